@@ -1,0 +1,61 @@
+// Package precise waits for an instant more exactly than a timer does, and never
+// returns before it.
+//
+// Why: an otherwise idle Go process sleeps in epoll_wait, whose timeout is in
+// whole milliseconds, so time.Sleep and timers wake up to a millisecond late. At
+// 1000 starts a second that is the whole interval. A thread in clock_nanosleep
+// wakes within some 60 µs.
+package precise
+
+import (
+	"context"
+	"time"
+)
+
+// spread is how long before the deadline the exact wait takes over from the timer.
+// It is longer than a timer's usual lateness of at most a millisecond, and short
+// enough that a cancelled caller, who cannot be woken from the exact wait, hardly
+// notices.
+const spread = 1500 * time.Microsecond
+
+// SleepUntil blocks until the deadline, as the monotonic clock sees it if the
+// deadline carries one (it comes from time.Now().Add), and returns nil. A nil is
+// never returned early. How late it is depends on the machine; no lateness is
+// bounded.
+//
+// When ctx ends first, SleepUntil returns ctx.Err(), at most 1.5 ms later. A
+// deadline in the past is met at once, unless ctx has ended already.
+//
+// The last 1.5 ms occupy an OS thread (asleep, not spinning), so it suits a few
+// hundred waiters near their deadlines, not a hundred thousand.
+func SleepUntil(ctx context.Context, deadline time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if coarse := time.Until(deadline) - spread; coarse > 0 {
+		timer := time.NewTimer(coarse)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+	// A sleep may be cut short by a signal, or measured by a clock that ticks a
+	// little differently: only the comparison decides.
+	for {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return nil
+		}
+		sleep(left)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if time.Until(deadline) == left {
+			// A clock that stood still meanwhile is that of a testing/synctest bubble:
+			// only the bubble's own timers move it.
+			time.Sleep(left)
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	clusterPrimaries = 3
+	clusterSlots     = 16384
+)
+
+// Cluster is three primaries with a replica each. A primary that is killed is
+// replaced within some 3 s.
+type Cluster struct {
+	Nodes []*Server // the first three are the primaries at the start, then a replica of each
+	t     testing.TB
+}
+
+// StartCluster starts the cluster, with the options given to each node, and
+// returns when every node agrees that all slots are served and every primary has
+// its replica. It skips like Start.
+func StartCluster(t testing.TB, opts ...Option) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	opts = append(slices.Clone(opts), asClusterNode)
+	for range 2 * clusterPrimaries {
+		node := Start(t, opts...)
+		c.Nodes = append(c.Nodes, node)
+	}
+	c.join()
+	return c
+}
+
+// join makes a cluster of the nodes.
+func (c *Cluster) join() {
+	c.t.Helper()
+	ctx := c.t.Context()
+	clients := make([]*redis.Client, len(c.Nodes))
+	for i, node := range c.Nodes {
+		client := redis.NewClient(clientOptions(node.Addr(), node.cfg.password))
+		defer client.Close()
+		clients[i] = client
+		// Without an epoch of its own each would first have to settle a conflict.
+		c.do(client, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		c.do(client, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].busPort)
+		if i < clusterPrimaries {
+			c.do(client, "CLUSTER", "ADDSLOTSRANGE", i*clusterSlots/clusterPrimaries, (i+1)*clusterSlots/clusterPrimaries-1)
+		}
+	}
+	for _, client := range clients {
+		eventually(c.t, "cluster node knows the others", func() error {
+			return clusterHas(ctx, client, fmt.Sprintf("cluster_known_nodes:%d\r\n", len(clients)))
+		})
+	}
+	for i := range clusterPrimaries {
+		id, err := clients[i].ClusterMyID(ctx).Result()
+		if err != nil {
+			c.t.Fatalf("redistest: id of cluster node %s: %v", c.Nodes[i].Addr(), err)
+		}
+		c.do(clients[clusterPrimaries+i], "CLUSTER", "REPLICATE", id)
+	}
+	for _, client := range clients {
+		eventually(c.t, "cluster node agrees", func() error {
+			if err := clusterHas(ctx, client, "cluster_state:ok\r\n"); err != nil {
+				return err
+			}
+			return clusterPaired(ctx, client)
+		})
+	}
+}
+
+// do sends a command that must succeed.
+func (c *Cluster) do(client *redis.Client, args ...any) {
+	c.t.Helper()
+	if err := client.Do(c.t.Context(), args...).Err(); err != nil {
+		c.t.Fatalf("redistest: %v to %s: %v", args, client.Options().Addr, err)
+	}
+}
+
+// URL names the cluster as a --redis flag takes it.
+func (c *Cluster) URL() string {
+	var userinfo string
+	if password := c.Nodes[0].cfg.password; password != "" {
+		userinfo = url.UserPassword("", password).String() + "@"
+	}
+	return "redis-cluster://" + userinfo + strings.Join(addrs(c.Nodes), ",")
+}
+
+// Client returns a new client, closed when the test ends. Like those of our
+// programs it learns the topology anew each second.
+func (c *Cluster) Client() *redis.ClusterClient {
+	client := c.client()
+	c.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (c *Cluster) client() *redis.ClusterClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs:                      addrs(c.Nodes),
+		Password:                   c.Nodes[0].cfg.password,
+		ContextTimeoutEnabled:      true,
+		ClusterStateReloadInterval: clusterReload,
+		MaintNotificationsConfig:   maintenanceOff(),
+	})
+}
+
+// PrimaryOf returns the node that serves a key.
+func (c *Cluster) PrimaryOf(key string) *Server {
+	c.t.Helper()
+	client := c.client()
+	defer client.Close()
+	node, err := client.MasterForKey(c.t.Context(), key)
+	if err != nil {
+		c.t.Fatalf("redistest: primary of key %q: %v", key, err)
+	}
+	for _, server := range c.Nodes {
+		if server.Addr() == node.Options().Addr {
+			return server
+		}
+	}
+	c.t.Fatalf("redistest: primary of key %q is %s, which is not ours", key, node.Options().Addr)
+	return nil
+}
+
+// clusterHas reports whether CLUSTER INFO of a node has a line.
+func clusterHas(ctx context.Context, client *redis.Client, line string) error {
+	info, err := client.ClusterInfo(ctx).Result()
+	if err == nil && !strings.Contains(info, line) {
+		err = fmt.Errorf("no %q in CLUSTER INFO:\n%s", line, info)
+	}
+	return err
+}
+
+// clusterPaired reports whether a node sees each primary with a replica, and, where
+// it is a replica itself, whether it is in step.
+func clusterPaired(ctx context.Context, client *redis.Client) error {
+	shards, err := client.ClusterShards(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if len(shards) != clusterPrimaries {
+		return fmt.Errorf("%d shards, want %d", len(shards), clusterPrimaries)
+	}
+	for _, shard := range shards {
+		online := 0
+		for _, node := range shard.Nodes {
+			if node.Health == "online" {
+				online++
+			}
+		}
+		if online != 2 || len(shard.Slots) != 1 {
+			return fmt.Errorf("a shard of %d ranges of slots has %d nodes online, want 1 and 2", len(shard.Slots), online)
+		}
+	}
+	info, err := client.Info(ctx, "replication").Result()
+	if err == nil && strings.Contains(info, "role:slave") && !strings.Contains(info, "master_link_status:up") {
+		err = fmt.Errorf("replica not in step:\n%s", info)
+	}
+	return err
+}
