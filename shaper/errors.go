@@ -1,0 +1,40 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors to branch on. A refusal is not among them: it is a value, see Result.
+var (
+	// ErrInvalid is wrapped by every *FieldError: the caller's input cannot be used, and nothing was changed.
+	ErrInvalid = errors.New("invalid input")
+	// ErrNotFound says that no such job, tenant or downstream is known.
+	ErrNotFound = errors.New("not found")
+	// ErrStore is wrapped by every failure of Redis itself. Whether the call took effect is unknown;
+	// every call of this package may be repeated.
+	ErrStore = errors.New("store failed")
+	// ErrLeaseLost is the cause of a handler's context that ends because its worker no longer owns the job.
+	ErrLeaseLost = errors.New("lease lost")
+	// ErrCancelled is the cause of a handler's context that ends because its job was cancelled.
+	ErrCancelled = errors.New("job cancelled")
+	// ErrStopping is the cause of a handler's context that ends because the grace of a shutdown is over.
+	ErrStopping = errors.New("worker stopping")
+)
+
+// FieldError names an input that cannot be used: the field, its value, and what would be right.
+// It wraps ErrInvalid.
+type FieldError struct {
+	Field, Value, Want string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s %q: want %s", e.Field, e.Value, e.Want)
+}
+
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+// storeErr wraps a failure of Redis with what was being done.
+func storeErr(doing string, err error) error {
+	return fmt.Errorf("%s: %w: %w", doing, ErrStore, err)
+}

@@ -1,0 +1,227 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Ticket is what travels through asynq: "wake up for this job". It may be lost, doubled or late without harm.
+type Ticket struct {
+	Tenant  string
+	ID      string
+	Release int64 // a ticket is void once its job was released again
+}
+
+// String encodes the ticket, as ParseTicket reads it.
+func (t Ticket) String() string { return fmt.Sprintf("%s %s %d", t.Tenant, t.ID, t.Release) }
+
+// ParseTicket reads what String wrote.
+func ParseTicket(s string) (Ticket, error) {
+	f := strings.Split(s, " ")
+	if len(f) != 3 {
+		return Ticket{}, &FieldError{"ticket", clip(s, 80), "tenant, id and release number"}
+	}
+	n, err := strconv.ParseInt(f[2], 10, 64)
+	if err != nil {
+		return Ticket{}, &FieldError{"ticket", clip(s, 80), "a release number at its end"}
+	}
+	t := Ticket{Tenant: f[0], ID: f[1], Release: n}
+	return t, firstErr(ValidName("tenant", t.Tenant), ValidName("id", t.ID))
+}
+
+// Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their leases, and takes
+// down how their jobs ended. Package workers stands on it. All its calls may be repeated. It is safe for concurrent use.
+type Gate struct{ q queue }
+
+// NewGate returns the Gate of a downstream. It does not talk to Redis.
+func NewGate(rdb redis.UniversalClient, downstream string) (*Gate, error) {
+	q, err := newQueue(rdb, downstream)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{q}, nil
+}
+
+// NewToken returns a fresh token for one start by a pool.
+func NewToken(pool string) string { return pool + "." + nonce() }
+
+// Grant is a start that was granted: the job, its slot, and the token that owns it.
+type Grant struct {
+	Ticket
+	Token     string
+	Wait      time.Duration // from the moment the reply was made until the slot; negative if the slot passed
+	Slot      time.Time     // by Redis' clock
+	Attempt   int           // which start of the job this is, from 1
+	Charged   int           // starts that count against the maximum of attempts, this one included
+	Tolerance time.Duration // a start later than slot + Tolerance needs another slot
+	Lease     time.Duration
+	Timeout   time.Duration
+	Backoff   Backoff
+	Type      string
+	Payload   []byte
+	Headers   map[string]string
+	Since     time.Time // when the job was accepted or became due
+}
+
+// Answers of Enter and Again other than a Grant.
+const (
+	TicketVoid    = "gone"    // the job is elsewhere
+	TicketPaused  = "paused"  // back in its bucket: the tenant is paused
+	TicketEarly   = "early"   // back in its bucket: its slot is too far ahead to hold a worker for it
+	TicketExpired = "expired" // the job had waited too long and ended
+)
+
+// Enter asks to start the job of a ticket under a fresh token. It returns a Grant, or why there is none.
+func (g *Gate) Enter(ctx context.Context, t Ticket, token string) (*Grant, string, error) {
+	return g.ask(ctx, t, "-", token)
+}
+
+// Again asks for another slot for a start whose slot was missed, under a fresh token.
+func (g *Gate) Again(ctx context.Context, missed *Grant, token string) (*Grant, string, error) {
+	return g.ask(ctx, missed.Ticket, missed.Token, token)
+}
+
+func (g *Gate) ask(ctx context.Context, t Ticket, old, token string) (*Grant, string, error) {
+	v, err := g.q.run(ctx, gateScript, "ask for a slot", t.Tenant, t.ID, t.Release, old, token)
+	if err != nil {
+		return nil, "", err
+	}
+	r := replyOf(v)
+	switch answer := r.str(); answer {
+	case "run":
+		grant, err := granted(r, token)
+		return grant, "", err
+	case "back":
+		return nil, r.str(), nil
+	default:
+		return nil, answer, nil
+	}
+}
+
+// granted reads what granted() of lua/slot.lua wrote, after its first word.
+func granted(r *reply, token string) (*Grant, error) {
+	g := &Grant{Token: token}
+	g.Tenant, g.ID = r.str(), r.str()
+	g.Wait, g.Slot = r.micros(), r.instant()
+	g.Attempt, g.Charged = int(r.int()), int(r.int())
+	g.Tolerance, g.Lease = r.micros(), r.micros()
+	g.Timeout = time.Duration(r.int()) * time.Millisecond
+	g.Backoff.Min = time.Duration(r.int()) * time.Millisecond
+	g.Backoff.Max = time.Duration(r.int()) * time.Millisecond
+	e, err := decodeBody(r.str())
+	if err != nil {
+		return g, fmt.Errorf("job %s of tenant %s: %w", g.ID, g.Tenant, err)
+	}
+	if e.timeout > 0 {
+		g.Timeout = e.timeout
+	}
+	g.Type, g.Payload, g.Headers, g.Since = e.typ, e.payload, e.headers, e.since
+	return g, nil
+}
+
+// Ending says how a start ended.
+type Ending string
+
+const (
+	EndOK           Ending = "ok"
+	EndError        Ending = "error"         // comes back after Delay, or is dead if it used up its attempts
+	EndDead         Ending = "dead"          // no attempt can succeed
+	EndThrottled    Ending = "throttled"     // the tenant is paused for Delay; not charged
+	EndThrottledAll Ending = "throttled-all" // the downstream is paused for Delay; not charged
+	EndBack         Ending = "back"          // back to the front; not charged
+)
+
+// Finish is what a worker reports.
+type Finish struct {
+	Ending Ending
+	Delay  time.Duration // backoff of EndError, pause of EndThrottled
+	Text   string        // result or error
+	Next   string        // a fresh token, if the worker wants the downstream's next job at once
+}
+
+// Finish takes down how a start ended, if its token still owns the job, and grants the next job to a worker that
+// wants one and can have it. became is "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns
+// the job; then nothing was changed.
+func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, next *Grant, err error) {
+	token := f.Next
+	if token == "" {
+		token = "-"
+	}
+	v, err := g.q.run(ctx, finishScript, "finish job", of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token)
+	if err != nil {
+		return "", nil, err
+	}
+	r := replyOf(v)
+	became = r.str()
+	if r.more() && r.str() == "run" {
+		next, err = granted(r, token)
+	}
+	return became, next, err
+}
+
+// GiveBack returns the job of a ticket that will not be used to the front of its bucket.
+func (g *Gate) GiveBack(ctx context.Context, t Ticket) error {
+	_, err := g.q.run(ctx, givebackScript, "give ticket back", t.Tenant, t.ID, t.Release)
+	return err
+}
+
+// Standing is what Beat learns of a running job.
+type Standing int64
+
+const (
+	Lost      Standing = 0 // somebody else may run it by now
+	Owned     Standing = 1
+	Cancelled Standing = 2 // still owned, and somebody cancelled it
+)
+
+// Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their leases. A pool
+// that is not heard of for ttl counts as gone. Returns a Standing for each job.
+func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant) ([]Standing, error) {
+	out := make([]Standing, 0, len(own))
+	for first := true; first || len(own) > 0; first = false {
+		n := min(len(own), batch)
+		args := []any{pool, places, micros(ttl)}
+		for _, o := range own[:n] {
+			args = append(args, o.Tenant, o.ID, o.Token)
+		}
+		own = own[n:]
+		v, err := g.q.run(ctx, beatScript, "extend leases", args...)
+		if err != nil {
+			return out, err
+		}
+		for r := replyOf(v); r.more(); {
+			out = append(out, Standing(r.int()))
+		}
+	}
+	return out, nil
+}
+
+// Leave forgets a pool that has stopped.
+func (g *Gate) Leave(ctx context.Context, pool string) error {
+	if err := g.q.rdb.HDel(ctx, g.q.poolsKey(), pool, pool+":n").Err(); err != nil {
+		return storeErr("leave", err)
+	}
+	return nil
+}
+
+// Signal is what a Listener hears.
+type Signal struct {
+	Kind       byte // 'w' something may leave earlier than thought, 't' tickets are on their way, 'c' a running job was cancelled
+	Tenant, ID string
+}
+
+func parseSignal(s string) (Signal, bool) {
+	f := strings.Fields(s)
+	switch {
+	case len(f) == 1 && (f[0] == "w" || f[0] == "t"):
+		return Signal{Kind: f[0][0]}, true
+	case len(f) == 3 && f[0] == "c":
+		return Signal{Kind: 'c', Tenant: f[1], ID: f[2]}, true
+	}
+	return Signal{}, false
+}

@@ -1,0 +1,103 @@
+package shaper
+
+import "time"
+
+// State is where a job is in its life.
+type State string
+
+const (
+	StateWaiting   State = "waiting"   // in its bucket
+	StateDelayed   State = "delayed"   // not due yet: enqueued with a delay, or waiting out a backoff
+	StateOut       State = "out"       // its ticket was released
+	StateRunning   State = "running"   // it owns a slot
+	StateDead      State = "dead"      // it used up its attempts; kept until requeued, removed or too old
+	StateDone      State = "done"      // its handler succeeded
+	StateExpired   State = "expired"   // it waited longer than max_wait and was never started
+	StateCancelled State = "cancelled" // somebody cancelled it
+	StateDropped   State = "dropped"   // drop-oldest made room of it
+)
+
+// Ended reports whether a job in this state will not start again by itself.
+func (s State) Ended() bool {
+	switch s {
+	case StateDead, StateDone, StateExpired, StateCancelled, StateDropped:
+		return true
+	}
+	return false
+}
+
+// Why a job is dead.
+const (
+	ReasonFailed  = "failed"  // its last allowed attempt failed
+	ReasonRefused = "refused" // the handler or downstream said that no attempt can succeed
+	ReasonCrashed = "crashed" // its worker vanished too often
+)
+
+// Job is what is known of one job. Times are Redis' clock.
+type Job struct {
+	ID         string
+	Tenant     string
+	Downstream string
+	Type       string
+	Payload    []byte            // nil once ended, except for dead jobs
+	Headers    map[string]string // as asynq's task headers
+	State      State
+	Attempt    int       // starts so far; strictly increasing
+	Charged    int       // those of them that count against max_attempts
+	Crashes    int       // starts whose worker vanished
+	Accepted   time.Time // when it was accepted, or became due if it was delayed
+	Due        time.Time // for StateDelayed
+	Slot       time.Time // the slot of its last start
+	EndedAt    time.Time
+	Position   int    // for StateWaiting: 1 leaves next
+	Reason     string // for StateDead: one of the Reason constants
+	Error      string // of its last failed attempt
+	Result     []byte // for StateDone: what the handler wrote
+}
+
+// Status is the answer to an offered job.
+type Status string
+
+const (
+	Accepted Status = "accepted"
+	Refused  Status = "refused"
+)
+
+// Why a job was refused.
+const (
+	RefusedFull     = "full"           // its bucket has no room
+	RefusedUnknown  = "unknown_tenant" // the downstream serves only tenants that were set
+	RefusedConflict = "conflict"       // the id is known with another body
+	RefusedMemory   = "store_full"     // Redis has no memory for it
+)
+
+// Result is the answer to one offered job. A refusal is a Result, not an error; it left no trace.
+type Result struct {
+	ID         string
+	Tenant     string
+	Downstream string
+	Status     Status
+	Reason     string        // why it was refused
+	Duplicate  bool          // accepted before: same id, same body
+	Position   int           // how many waiting jobs leave before it, plus one; 1 leaves next. 0 if it does not wait
+	ETA        time.Time     // expected start, by Redis' clock
+	RetryAfter time.Duration // for Refused: the least wait after which trying again makes sense; negative = never
+}
+
+// Spec is one job to offer.
+type Spec struct {
+	Tenant      string // default DefaultName
+	ID          string // default: a new random one
+	Type        string
+	Payload     []byte
+	Headers     map[string]string
+	Delay       time.Duration // not before this long from now
+	At          time.Time     // not before this instant; not with Delay
+	Timeout     time.Duration // zero = the tenant's
+	MaxAttempts int           // zero = the tenant's
+	MaxWait     time.Duration // zero = the tenant's
+	Retention   time.Duration // zero = the tenant's
+}
+
+// DefaultMaxPayload is the largest payload that a Client takes unless configured otherwise.
+const DefaultMaxPayload = 64 << 10

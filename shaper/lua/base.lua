@@ -1,0 +1,69 @@
+-- base: keys, clock and numbers of every script.
+--
+-- Every script has the same two first arguments:
+--   KEYS[1]  prefix of one downstream, "shaper:{D}:". It carries the hash tag, so all keys of a downstream
+--            share a slot and a script may build the others from it. Twin: keys.go.
+--   ARGV[1]  the instant in µs since the epoch that a test pretends, or "0" for Redis' own clock
+--
+-- Lua's numbers are doubles: µs since the epoch fit, but `..` and tostring cut them to 14 digits. int() does not.
+local P = KEYS[1]
+local call = redis.call
+
+local K_DS      = P .. 'd'        -- HASH   the downstream: policy, timeline, counts
+local K_DUE     = P .. 'due'      -- ZSET   tenant -> µs when its head may leave; tenants with something to release only
+local K_READY   = P .. 'ready'    -- ZSET   tenant -> virtual time; those whose time has come, in fair order
+local K_OUT     = P .. 'out'      -- ZSET   "tenant id" -> µs by which its ticket must have come to the gate
+local K_RUN     = P .. 'run'      -- ZSET   "tenant id" -> µs at which its lease ends
+local K_POOLS   = P .. 'pools'    -- HASH   pool -> "places µs", pool:n -> jobs that it runs
+local K_TENANTS = P .. 'tenants'  -- ZSET   tenant -> µs since when it is idle, FOREVER while it is busy
+local SIGNAL    = P .. 'sig'      -- channel: "w" something is due earlier, "t" tickets are on their way, "c tenant id" cancel
+
+local function k_tenant(T) return P .. 't:' .. T end  -- HASH  policy, timeline, counts
+local function k_wait(T) return P .. 'w:' .. T end    -- LIST  waiting ids, head leaves next
+local function k_later(T) return P .. 'z:' .. T end   -- ZSET  id -> µs; delayed, or waiting out a backoff
+local function k_jobs(T) return P .. 'j:' .. T end    -- HASH  id -> body, written once
+local function k_state(T) return P .. 's:' .. T end   -- HASH  id -> state; absent until a job first leaves its bucket
+local function k_dead(T) return P .. 'x:' .. T end    -- ZSET  id -> µs when it died
+local function k_end(T, id) return P .. 'e:' .. T .. ':' .. id end -- STRING with TTL: how a job ended
+
+local BATCH = 50 -- items that one call handles at most; the loop is in Go
+
+local function int(n) return string.format('%d', n) end
+
+local function clock()
+  if ARGV[1] ~= '0' then return tonumber(ARGV[1]) end
+  local t = call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first write of a
+-- script, and only where it may need memory. For what drains the queue; enqueue must not call it.
+local function allow_oom() call('DEL', P .. '-') end
+
+-- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).
+local function get(key, fields)
+  local v, h = call('HMGET', key, unpack(fields)), { key = key, dirty = {} }
+  for i, f in ipairs(fields) do
+    if v[i] then h[f] = v[i] end
+  end
+  return h
+end
+
+local function put(h, field, value)
+  if h[field] == value then return end
+  h[field] = value
+  h.dirty[field] = value
+end
+
+local function save(h)
+  local args = {}
+  for f, v in pairs(h.dirty) do
+    args[#args + 1] = f
+    args[#args + 1] = type(v) == 'number' and int(v) or v
+  end
+  h.dirty = {}
+  if #args > 0 then call('HSET', h.key, unpack(args)) end
+end
+
+local function num(h, field) return tonumber(h[field] or 0) end
+local function add(h, field, n) put(h, field, math.max(0, num(h, field) + n)) end

@@ -1,0 +1,35 @@
+-- cancel: end a job that has not ended. Safe to repeat.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] tenant  [3] id
+--
+-- Returns the state that the job is in now: "cancelled" it will not start again; "running" its worker was told, and
+-- whatever but success comes of it, it will not start again; another end: it came too late; "" nothing is known of it
+--
+-- Cost: O(waiting) for a waiting job.
+
+allow_oom()
+local now, T, id = clock(), ARGV[2], ARGV[3]
+if call('HEXISTS', k_jobs(T), id) == 0 then
+  local ended = call('GET', k_end(T, id))
+  return ended and string.match(ended, '^%S+') or ''
+end
+local j = state(T, id)
+if j and j.st == 'x' then return 'dead' end
+local ds = downstream(now)
+local t = tenant(ds, T, now)
+if j and (j.st == 'r' or j.st == 'c') then
+  j.st = 'c'
+  store(T, id, j)
+  call('PUBLISH', SIGNAL, 'c ' .. T .. ' ' .. id)
+  return 'running'
+end
+if j and j.st == 'o' then
+  left(ds, t, id, j)
+elseif call('ZREM', k_later(T), id) == 0 then
+  call('LREM', k_wait(T), 1, id)
+end
+finished(ds, t, id, j or fresh(0), 'cancelled', '', now)
+if settle(ds, t, now) then wake() end
+save(ds)
+return 'cancelled'

@@ -1,0 +1,37 @@
+-- dead: bring dead jobs back to their bucket, or forget them. Safe to repeat.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] tenant  [3] "requeue" or "forget"  [4…] ids, at most BATCH
+--
+-- Returns {jobs handled, 1 = stopped because the bucket is full}
+-- A requeued job comes to the front, in the order in which the jobs were accepted, with all its attempts before it. Dead
+-- is an end, so what comes back from there is bound by the depth like any arrival.
+--
+-- Cost: O(ids · log dead).
+
+allow_oom()
+local now, T = clock(), ARGV[2]
+local ds = downstream(now)
+local t = tenant(ds, T, now)
+local n, full = 0, 0
+for i = 4, #ARGV do
+  local id = ARGV[i]
+  local j = state(T, id)
+  if j and j.st == 'x' then
+    if ARGV[3] == 'forget' then
+      call('ZREM', k_dead(T), id)
+      finished(ds, t, id, j, 'removed', j.err, now)
+    elseif level(T) >= nrule(ds, t, 'p:depth') then
+      full = 1
+      break
+    else
+      call('ZREM', k_dead(T), id)
+      j.fg, j.cr, j.reason = j.att, 0, '-'
+      to_front(T, id, j)
+    end
+    n = n + 1
+  end
+end
+if settle(ds, t, now) then wake() end
+save(ds)
+return { n, full }

@@ -1,0 +1,124 @@
+-- job: a job's state line, its ways back to the front, and its ends.
+--
+-- body  (k_jobs)   "since max_wait attempts keep timeout digest\ntype\nheaders\npayload"; µs, ms, n, ms, ms; 0 = the tenant's
+-- state (k_state)  "st rel att fg cr tok slot since nx reason err"
+--   st     w waiting (has been out before), o ticket out, r running, c running and cancelled, z waiting out a backoff, x dead
+--   rel    release number: how many tickets were released; a ticket with another one is void
+--   att    starts so far; fg those that are forgiven (throttled, handed back, crashed): att - fg count against the maximum
+--   cr     crashes    tok  the owner's token    slot  µs of its last start    since  µs, keeps the order of those that came back
+--   nx     "tenant/id" that the finishing call was given to run next, so that its replay can answer the same
+
+local function state(T, id)
+  local line = call('HGET', k_state(T), id)
+  if not line then return nil end
+  local st, rel, att, fg, cr, tok, slot, since, nx, reason, err =
+    string.match(line, '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
+  return { st = st, rel = tonumber(rel), att = tonumber(att), fg = tonumber(fg), cr = tonumber(cr), tok = tok,
+    slot = tonumber(slot), since = tonumber(since), nx = nx, reason = reason, err = err }
+end
+
+local function fresh(since)
+  return { st = 'w', rel = 0, att = 0, fg = 0, cr = 0, tok = '-', slot = 0, since = since, nx = '-', reason = '-', err = '' }
+end
+
+local function store(T, id, j)
+  call('HSET', k_state(T), id, table.concat({ j.st, int(j.rel), int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot),
+    int(j.since), j.nx, j.reason, j.err }, ' '))
+end
+
+local function header(body)
+  local since, wait, attempts, keep, timeout, digest = string.match(body, '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
+  return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
+end
+
+-- finished writes how a job ended, and forgets the rest. text is its result or error.
+local function finished(ds, t, id, j, how, text, now)
+  local T = t.name
+  local body = call('HGET', k_jobs(T), id) or '0 0 0 0 0 -\n-\n'
+  local h = header(body)
+  local keep = h.keep > 0 and h.keep or nrule(ds, t, 'p:keep')
+  call('HDEL', k_jobs(T), id)
+  call('HDEL', k_state(T), id)
+  call('SET', k_end(T, id), table.concat({ how, int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot), int(h.since or 0),
+    int(now), j.nx, h.digest }, ' ') .. '\n' .. string.match(body, '\n([^\n]*)\n') .. '\n' .. text, 'PX', int(keep))
+  call('HINCRBY', t.key, how, 1)
+end
+
+-- overdue tells whether a job that was never started has waited longer than it may.
+local function overdue(ds, t, h, now)
+  local wait = h.wait ~= 0 and h.wait or nrule(ds, t, 'p:wait')
+  return wait > 0 and now > h.since + wait * 1000
+end
+
+-- to_front puts back what was accepted before: ahead of everything that was never out, and among those
+-- that came back in the order in which they were accepted. Looks at no more than 64 of them.
+local function to_front(T, id, j)
+  j.st = 'w'
+  store(T, id, j)
+  local w = k_wait(T)
+  for i = 0, 63 do
+    local other = call('LINDEX', w, i)
+    if not other then break end
+    local o = state(T, other)
+    if not o or o.since > j.since then
+      if i == 0 then call('LPUSH', w, id) else call('LINSERT', w, 'BEFORE', other, id) end
+      return
+    end
+    if i == 63 then
+      call('LINSERT', w, 'AFTER', other, id)
+      return
+    end
+  end
+  call('RPUSH', w, id)
+end
+
+-- left takes a job off the books of what is in flight. pool is the token's owner, before the dot.
+local function left(ds, t, id, j)
+  local member = t.name .. ' ' .. id
+  if j.st == 'o' then
+    call('ZREM', K_OUT, member)
+    add(t, 'out', -1)
+    add(ds, 'out', -1)
+  elseif j.st == 'r' or j.st == 'c' then
+    call('ZREM', K_RUN, member)
+    add(t, 'run', -1)
+    add(ds, 'run', -1)
+    call('HINCRBY', K_POOLS, string.match(j.tok, '^[^.]*') .. ':n', -1)
+  end
+end
+
+local DEAD_MAX = 10000          -- dead jobs that a tenant keeps
+local DEAD_AGE = 90 * 86400 * 1000000 -- µs that it keeps one
+
+local function bury(t, id, j, reason, err, now)
+  local T = t.name
+  j.st, j.reason, j.err = 'x', reason, err
+  store(T, id, j)
+  call('ZADD', k_dead(T), int(now), id)
+  call('HINCRBY', t.key, 'dead', 1)
+  local old = call('ZRANGEBYSCORE', k_dead(T), '-inf', int(now - DEAD_AGE), 'LIMIT', 0, BATCH)
+  local over = call('ZCARD', k_dead(T)) - DEAD_MAX
+  if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(T), 0, math.min(over, BATCH) - 1) end
+  for _, o in ipairs(old) do
+    call('ZREM', k_dead(T), o)
+    call('HDEL', k_jobs(T), o)
+    call('HDEL', k_state(T), o)
+    call('HINCRBY', t.key, 'forgotten', 1)
+  end
+end
+
+-- crashed handles a lease that ended: the job comes back to the front, until it has done so too often.
+local function crashed(ds, t, id, j, now)
+  left(ds, t, id, j)
+  call('HINCRBY', t.key, 'crashed', 1)
+  if j.st == 'c' then
+    finished(ds, t, id, j, 'cancelled', '', now)
+    return
+  end
+  j.cr, j.fg = j.cr + 1, j.fg + 1
+  if j.cr >= ds.crashes then
+    bury(t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
+  else
+    to_front(t.name, id, j)
+  end
+end

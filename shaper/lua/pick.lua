@@ -1,0 +1,106 @@
+-- pick: which job leaves next. Used by release, and by finish when a worker asks for more work.
+
+-- places of the live pools that are free, counting only what live pools run: a job of a pool that vanished must not
+-- hold a place of one that is there.
+local function places(ds, now)
+  local flat, free = call('HGETALL', K_POOLS), 0
+  local v = {}
+  for i = 1, #flat, 2 do v[flat[i]] = flat[i + 1] end
+  for pool, line in pairs(v) do
+    local n, deadline = string.match(line, '^(%d+) (%d+)$')
+    if n then
+      if tonumber(deadline) >= now then
+        free = free + math.max(0, n - tonumber(v[pool .. ':n'] or 0))
+      elseif tonumber(deadline) < now - 60000000 then
+        call('HDEL', K_POOLS, pool, pool .. ':n')
+      end
+    elseif not v[string.match(pool, '^[^:]*')] then
+      call('HDEL', K_POOLS, pool) -- jobs counted for a pool that is forgotten
+    end
+  end
+  return free - num(ds, 'out')
+end
+
+-- promote moves tenants whose time has come into the fair order. Returns true if there may be more of them.
+local function promote(ds, cache, now)
+  local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
+  for _, T in ipairs(names) do
+    local t = cache[T] or tenant(ds, T, now)
+    cache[T] = t
+    call('ZREM', K_DUE, T)
+    -- A tenant that was idle starts at the present virtual time: idleness earns no share.
+    call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), T)
+  end
+  return #names == BATCH
+end
+
+-- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first start to the back.
+local function ripen(t, now)
+  local T = t.name
+  local ids = call('ZRANGEBYSCORE', k_later(T), '-inf', int(now), 'LIMIT', 0, BATCH)
+  for _, id in ipairs(ids) do
+    call('ZREM', k_later(T), id)
+    local j = state(T, id)
+    if j then to_front(T, id, j) else call('RPUSH', k_wait(T), id) end
+  end
+end
+
+-- head pops the first job that may still start. Expired ones end here and use no slot.
+local function head(ds, t, now)
+  local T = t.name
+  for _ = 1, BATCH do
+    local id = call('LPOP', k_wait(T))
+    if not id then return nil end
+    local body = call('HGET', k_jobs(T), id)
+    if body then
+      local h = header(body)
+      local j = state(T, id) or fresh(h.since)
+      if j.att == 0 and overdue(ds, t, h, now) then
+        finished(ds, t, id, j, 'expired', '', now)
+      else
+        return id, j, body
+      end
+    end
+  end
+end
+
+local function ripe(ds, t, now)
+  return num(t, 'until') <= now and busy(t) < nrule(ds, t, 'p:cap')
+    and likely(t.tl, num(t, 'out'), now, ds.grace) <= now + ds.lead
+end
+
+-- pick takes the next job out of its bucket, in fair order. Returns tenant, id, job, body; or nil.
+-- The job is in nobody's books then: the caller enters it as out or running before its script ends.
+local function pick(ds, cache, now)
+  if num(ds, 'until') > now then return nil end
+  if ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
+  for _ = 1, BATCH do
+    local T = call('ZRANGE', K_READY, 0, 0)[1]
+    if not T then return nil end
+    local t = cache[T] or tenant(ds, T, now)
+    cache[T] = t
+    ripen(t, now)
+    local id, j, body
+    if ripe(ds, t, now) then id, j, body = head(ds, t, now) end
+    if id then
+      local start = math.max(num(ds, 'vt'), num(t, 'vt'))
+      put(ds, 'vt', start)
+      put(t, 'vt', start + math.floor(1000000 / nrule(ds, t, 'p:weight')))
+      j.rel = j.rel + 1
+      return t, id, j, body
+    end
+    call('ZREM', K_READY, T)
+    settle(ds, t, now)
+  end
+end
+
+-- picked files the tenant again, after the caller has entered its job.
+local function picked(ds, t, now)
+  if ripe(ds, t, now) and call('EXISTS', k_wait(t.name)) == 1 then
+    call('ZADD', K_READY, int(num(t, 'vt')), t.name)
+    save(t)
+    return
+  end
+  call('ZREM', K_READY, t.name)
+  settle(ds, t, now)
+end

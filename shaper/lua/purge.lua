@@ -1,0 +1,32 @@
+-- purge: cancel what waits in a tenant's bucket, newest first, a batch a call.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] tenant
+--
+-- Returns how many jobs ended; call again until it is 0
+--
+-- Cost: O(BATCH).
+
+allow_oom()
+local now, T = clock(), ARGV[2]
+local ds = downstream(now)
+local t = tenant(ds, T, now)
+local n = 0
+local function out(id)
+  local j = state(T, id)
+  finished(ds, t, id, j or fresh(0), 'cancelled', '', now)
+  n = n + 1
+end
+while n < BATCH do
+  local id = call('RPOP', k_wait(T))
+  if not id then break end
+  out(id)
+end
+for _, id in ipairs(call('ZREVRANGE', k_later(T), 0, BATCH - n - 1)) do
+  if n >= BATCH then break end
+  call('ZREM', k_later(T), id)
+  out(id)
+end
+settle(ds, t, now)
+save(ds)
+return n

@@ -1,0 +1,103 @@
+-- release: hand out tickets for the heads of all buckets of a downstream that may leave within the lead; and bring
+-- back what was lost: tickets that never came to the gate, jobs whose lease ended. Safe to repeat: a ticket whose
+-- reply was lost is one that never comes to the gate.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] most tickets of this call  [3] µs in which a ticket must come to the gate  [4] 1 = tidy the index of tenants too
+--
+-- Returns {wait, more, then tenant, id, release number of each ticket}
+--   wait  µs until something may leave, -1 = nothing is filed; for the caller's sleep
+--   more  1 = call again at once
+--
+-- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle tenants.
+
+allow_oom()
+local now = clock()
+local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
+local ds = downstream(now)
+local cache, out, more = {}, {}, false
+
+local function load(T)
+  cache[T] = cache[T] or tenant(ds, T, now)
+  return cache[T]
+end
+
+-- The clock stepped back: deadlines that lie further ahead than any can are brought near, and every tenant is filed anew.
+if now < num(ds, 'clock') then
+  call('ZUNIONSTORE', K_DUE, 1, K_DUE, 'WEIGHTS', 0)
+  for key, ahead in pairs({ [K_OUT] = ticket_ttl, [K_RUN] = ds.lease + ds.hold }) do
+    for _, m in ipairs(call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, 1000)) do
+      call('ZADD', key, int(now + ahead), m)
+    end
+  end
+end
+put(ds, 'clock', now)
+
+-- back takes every job of a book whose time is over, newest first, so that the oldest ends up in front.
+local function back(book, bring)
+  local members = call('ZRANGEBYSCORE', book, '-inf', int(now), 'LIMIT', 0, BATCH)
+  for i = #members, 1, -1 do
+    local T, id = string.match(members[i], '^(%S+) (%S+)$')
+    local t, j = load(T), state(T, id)
+    if j then bring(t, id, j) else call('ZREM', book, members[i]) end
+    settle(ds, t, now)
+  end
+  if #members == BATCH then more = true end
+end
+back(K_OUT, function(t, id, j)
+  left(ds, t, id, j)
+  to_front(t.name, id, j)
+  call('HINCRBY', t.key, 'lost_tickets', 1)
+end)
+back(K_RUN, function(t, id, j) crashed(ds, t, id, j, now) end)
+
+if promote(ds, cache, now) then more = true end
+local free = places(ds, now)
+local cap = tonumber(ds.cap or 0)
+if cap and cap > 0 then free = math.min(free, cap - busy(ds)) end
+local n = 0
+while n < limit and n < free do
+  local t, id, j = pick(ds, cache, now)
+  if not t then break end
+  n = n + 1
+  j.st = 'o'
+  store(t.name, id, j)
+  call('ZADD', K_OUT, int(now + ticket_ttl), t.name .. ' ' .. id)
+  add(t, 'out', 1)
+  add(ds, 'out', 1)
+  picked(ds, t, now)
+  out[#out + 1] = t.name
+  out[#out + 1] = id
+  out[#out + 1] = int(j.rel)
+end
+if n == limit then more = true end
+if n > 0 then call('PUBLISH', SIGNAL, 't') end
+
+-- When the next call makes sense. What waits for a place is woken by the job that leaves one.
+local at
+if num(ds, 'until') > now then
+  at = num(ds, 'until')
+else
+  local first = call('ZRANGE', K_DUE, 0, 0, 'WITHSCORES')
+  at = first[2] and first[2] - ds.lead
+  if call('ZCARD', K_READY) > 0 then
+    if n >= free then
+      put(ds, 'blocked', '1')
+    elseif ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then
+      at = math.min(at or FOREVER, likely(ds.tl, num(ds, 'out'), now, ds.grace) - ds.lead)
+    else
+      more = true
+    end
+  end
+end
+
+if ARGV[4] == '1' then -- forget tenants whose hash has timed out
+  for _, T in ipairs(call('ZRANGEBYSCORE', K_TENANTS, '-inf', int(now - IDLE_TTL * 1000), 'LIMIT', 0, BATCH)) do
+    if call('EXISTS', k_tenant(T)) == 1 then call('ZADD', K_TENANTS, int(now), T) else call('ZREM', K_TENANTS, T) end
+  end
+end
+for _, t in pairs(cache) do save(t) end
+save(ds)
+local reply = { at and at < FOREVER and int(math.max(at - now, 0)) or '-1', more and 1 or 0 }
+for _, v in ipairs(out) do reply[#reply + 1] = v end
+return reply

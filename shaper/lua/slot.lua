@@ -1,0 +1,33 @@
+-- slot: the one place where a start is granted. Used by gate, and by finish when a worker asks for more work.
+
+-- next_slot is the slot that a start of t would get now: the first instant that satisfies the tenant's timeline, and
+-- the downstream's where it has one.
+local function next_slot(ds, t, now)
+  local slot = earliest(t.tl, now, ds.grace)
+  if ds.tl then slot = math.max(slot, earliest(ds.tl, now, ds.grace)) end
+  return slot
+end
+
+-- run enters a job as running from slot on, owned by tok.
+local function run(ds, t, id, j, slot, tok, now)
+  grant(t, t.tl, slot, now)
+  if ds.tl then grant(ds, ds.tl, slot, now) end
+  j.st, j.slot, j.tok, j.nx = 'r', slot, tok, '-'
+  call('ZADD', K_RUN, int(math.max(slot, now) + ds.lease), t.name .. ' ' .. id)
+  store(t.name, id, j)
+end
+
+-- entered counts a job that was not running before.
+local function entered(ds, t, tok)
+  add(t, 'run', 1)
+  add(ds, 'run', 1)
+  call('HINCRBY', K_POOLS, string.match(tok, '^[^.]*') .. ':n', 1)
+  call('HINCRBY', t.key, 'started', 1)
+end
+
+-- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed), slot, attempt, starts
+-- charged, τ (µs), lease (µs), the tenant's timeout and backoff (ms), body.
+local function granted(ds, t, id, j, now, body)
+  return { 'run', t.name, id, int(j.slot - now), int(j.slot), int(j.att), int(j.att - j.fg), int(ds.tau), int(ds.lease),
+    rule(ds, t, 'p:timeout'), rule(ds, t, 'p:bmin'), rule(ds, t, 'p:bmax'), body }
+end

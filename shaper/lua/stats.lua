@@ -1,0 +1,29 @@
+-- stats: what stands of some tenants. Changes nothing.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2…] tenants, at most BATCH
+--
+-- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none), earliest next slot (µs),
+-- {its hash, field, value …}}}; a tenant that nothing is known of is left out
+--
+-- Cost: O(tenants asked for).
+
+local now = clock()
+local ds = downstream(now)
+local reply = { int(now) }
+for i = 2, #ARGV do
+  local T = ARGV[i]
+  local hash = call('HGETALL', k_tenant(T))
+  if #hash > 0 then
+    local t = tenant(ds, T, now)
+    local since = 0
+    local first = call('LINDEX', k_wait(T), 0)
+    if first then
+      local body = call('HGET', k_jobs(T), first)
+      since = body and header(body).since or 0
+    end
+    reply[#reply + 1] = { T, call('LLEN', k_wait(T)), call('ZCARD', k_later(T)), call('ZCARD', k_dead(T)), int(since),
+      int(next_slot(ds, t, now)), hash }
+  end
+end
+return reply

@@ -1,0 +1,103 @@
+-- tenant: the hashes of the downstream and its tenants, and when a tenant's head may leave.
+
+-- What applies where neither the tenant nor the downstream's defaults say otherwise. Twin: DefaultPolicy in policy.go.
+local FALLBACK = {
+  ['p:rate'] = '10/1000000', ['p:depth'] = '1000', ['p:weight'] = '1', ['p:on_full'] = 'reject',
+  ['p:cap'] = '1000', ['p:attempts'] = '5', ['p:bmin'] = '1000', ['p:bmax'] = '300000',
+  ['p:timeout'] = '600000', ['p:wait'] = '-1', ['p:keep'] = '3600000',
+}
+local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax',
+  'p:timeout', 'p:wait', 'p:keep' }
+local FOREVER = 9e15 -- `until` of a pause without an end
+local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
+
+local STATE = { 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until' }
+local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'rid', 'epoch', 'clock', 'blocked', unpack(STATE) }
+for _, f in ipairs(POLICY) do DS_FIELDS[#DS_FIELDS + 1] = f end
+local T_FIELDS = { 'ver', 'busy', unpack(STATE) }
+for _, f in ipairs(POLICY) do T_FIELDS[#T_FIELDS + 1] = f end
+
+-- run_id of this Redis, and when it started in µs. Where INFO is missing or not allowed, restarts are not seen.
+local function run_id(now)
+  local ok, info = pcall(call, 'INFO', 'server')
+  if not ok or type(info) ~= 'string' then return 'unknown', 0 end
+  local rid, up = string.match(info, 'run_id:(%w+)'), string.match(info, 'uptime_in_seconds:(%d+)')
+  return rid or 'unknown', up and now - up * 1000000 or 0
+end
+
+local function downstream(now)
+  local ds = get(K_DS, DS_FIELDS)
+  ds.tau, ds.lead = tonumber(ds.tau or 20000), tonumber(ds.lead or 20000)
+  ds.lease, ds.crashes = tonumber(ds.lease or 15000000), tonumber(ds.crashes or 3)
+  ds.grace = math.floor(ds.tau / 2)
+  ds.hold = 2 * ds.lead + ds.tau -- a worker holds a granted slot at most this long before it comes
+  local rid, started = run_id(now)
+  if ds.rid ~= rid then
+    put(ds, 'epoch', ds.rid and now or started)
+    put(ds, 'rid', rid)
+  end
+  ds.epoch = tonumber(ds.epoch)
+  if ds.rate and ds.rate ~= '' then ds.tl = timeline(ds, ds.rate, now, ds.epoch, ds.hold) end
+  return ds
+end
+
+local function tenant(ds, T, now)
+  local t = get(k_tenant(T), T_FIELDS)
+  t.name = T
+  t.tl = timeline(t, t['p:rate'] or ds['p:rate'] or FALLBACK['p:rate'], now, ds.epoch, ds.hold)
+  return t
+end
+
+-- rule reads one field of the policy that applies to a tenant.
+local function rule(ds, t, field) return t[field] or ds[field] or FALLBACK[field] end
+local function nrule(ds, t, field) return tonumber(rule(ds, t, field)) end
+
+local function level(T) return call('LLEN', k_wait(T)) + call('ZCARD', k_later(T)) end
+local function busy(t) return num(t, 'out') + num(t, 'run') end
+
+-- likely is the slot that the next ticket of a timeline would get, were it released now.
+local function likely(tl, out, now, grace)
+  return math.max(earliest(tl, now, grace), now) + math.floor(out * tl.step)
+end
+
+-- settle files a tenant under the instant at which its head may leave, or takes it out of the books when nothing can.
+-- Called after every change of a tenant. Returns true if the scheduler should wake up for it.
+-- Tickets go out a lead before that instant; what must not go out early (a delay, a pause) is filed a lead later.
+local function settle(ds, t, now)
+  local T, at = t.name, nil
+  local waiting, later = call('LLEN', k_wait(T)), call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')
+  if busy(t) < nrule(ds, t, 'p:cap') then -- else the next finish settles again
+    if waiting > 0 then
+      at = likely(t.tl, num(t, 'out'), now, ds.grace)
+    elseif later[2] then
+      at = math.max(later[2] + ds.lead, likely(t.tl, num(t, 'out'), now, ds.grace))
+    end
+  end
+  if num(t, 'until') > now then at = at and math.max(at, num(t, 'until') + ds.lead) end
+  local is_busy = waiting > 0 or later[1] or busy(t) > 0
+  if is_busy and not t.busy then
+    put(t, 'busy', '1')
+    call('PERSIST', t.key)
+    call('ZADD', K_TENANTS, int(FOREVER), T)
+  elseif not is_busy and (t.busy or not t.ver) then
+    if t.busy then
+      call('HDEL', t.key, 'busy')
+      t.busy, t.dirty.busy = nil, nil
+    end
+    save(t)
+    if not t.ver then
+      call('PEXPIRE', t.key, int(IDLE_TTL + math.ceil(2 * t.tl.step / 1000)))
+    end
+    call('ZADD', K_TENANTS, int(now), T)
+  end
+  save(t)
+  if not at or at >= FOREVER then
+    call('ZREM', K_DUE, T)
+    return false
+  end
+  local first = call('ZRANGE', K_DUE, 0, 0, 'WITHSCORES')
+  call('ZADD', K_DUE, int(at), T)
+  return not first[2] or at < tonumber(first[2])
+end
+
+local function wake() call('PUBLISH', SIGNAL, 'w') end

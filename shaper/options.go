@@ -1,0 +1,83 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// maxWaitOpt is far from asynq's own option types.
+const maxWaitOpt asynq.OptionType = 1 << 20
+
+type maxWaitOption time.Duration
+
+func (d maxWaitOption) String() string         { return fmt.Sprintf("MaxWait(%v)", time.Duration(d)) }
+func (d maxWaitOption) Type() asynq.OptionType { return maxWaitOpt }
+func (d maxWaitOption) Value() any             { return time.Duration(d) }
+
+// MaxWait is an option of Client.Enqueue: the job expires unstarted once it has waited longer than d.
+func MaxWait(d time.Duration) asynq.Option { return maxWaitOption(d) }
+
+// Enqueue offers an asynq task as a job of a tenant, see Offer. Of asynq's options it takes MaxRetry, Timeout,
+// ProcessAt, ProcessIn, TaskID and Retention, and MaxWait of this package. The others are an error: Queue, Group,
+// Unique and Deadline have no meaning here, a repeated TaskID is found out without Unique.
+//
+// Options given to asynq.NewTask cannot be read from outside asynq; a task that has some is an error: give them here.
+func (c *Client) Enqueue(ctx context.Context, tenant string, task *asynq.Task, opts ...asynq.Option) (Result, error) {
+	s, err := specOf(tenant, task, opts)
+	if err != nil {
+		return Result{}, err
+	}
+	return c.Offer(ctx, s)
+}
+
+func specOf(tenant string, task *asynq.Task, opts []asynq.Option) (Spec, error) {
+	if task == nil {
+		return Spec{}, &FieldError{"task", "nil", "a task"}
+	}
+	if f := reflect.ValueOf(task).Elem().FieldByName("opts"); f.IsValid() && f.Kind() == reflect.Slice && f.Len() > 0 {
+		return Spec{}, &FieldError{"task", task.Type(), "a task made without options: give them to Enqueue, which can read them"}
+	}
+	s := Spec{Tenant: tenant, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers()}
+	for _, o := range opts {
+		switch v := o.Value().(type) {
+		case int:
+			if o.Type() == asynq.MaxRetryOpt {
+				if s.MaxAttempts = v + 1; v < 0 {
+					return Spec{}, &FieldError{"MaxRetry", fmt.Sprint(v), "0 or more"}
+				}
+				continue
+			}
+		case string:
+			if o.Type() == asynq.TaskIDOpt {
+				s.ID = v
+				continue
+			}
+		case time.Duration:
+			switch o.Type() {
+			case asynq.TimeoutOpt:
+				s.Timeout = v
+				continue
+			case asynq.ProcessInOpt:
+				s.Delay = v
+				continue
+			case asynq.RetentionOpt:
+				s.Retention = v
+				continue
+			case maxWaitOpt:
+				s.MaxWait = v
+				continue
+			}
+		case time.Time:
+			if o.Type() == asynq.ProcessAtOpt {
+				s.At = v
+				continue
+			}
+		}
+		return Spec{}, &FieldError{"option", o.String(), "MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID, Retention or MaxWait"}
+	}
+	return s, nil
+}

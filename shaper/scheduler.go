@@ -1,0 +1,193 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Dispatcher carries tickets to workers. One that cannot carry a ticket returns an error; tickets may be lost or
+// doubled all the same. Its implementation on asynq is workers.NewDispatcher.
+type Dispatcher interface {
+	Dispatch(ctx context.Context, tickets []Ticket) error
+}
+
+// Scheduler releases the tickets of one downstream when their time has come, and brings back what was lost: tickets
+// that nobody used and jobs whose worker fell silent. Any number of them may run for a downstream, in any number of
+// processes; none is the leader, and the rate does not depend on how many there are.
+//
+// It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and looks for
+// itself once in a Poll.
+type Scheduler struct {
+	q          queue
+	dispatcher Dispatcher
+	opts       SchedulerOptions
+	wake       chan struct{}
+
+	mu       sync.Mutex
+	listener *Listener
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+// SchedulerOptions are set once for a Scheduler. The zero value serves.
+type SchedulerOptions struct {
+	Poll      time.Duration // the longest sleep; default 1s
+	TicketTTL time.Duration // a ticket that did not come to the gate by then is void; default 5s
+	Logger    *slog.Logger  // default slog.Default()
+	OnRelease func(RTT time.Duration, tickets int)
+}
+
+// releaseLimit is how many tickets one call releases at most.
+const releaseLimit = batch
+
+// NewScheduler returns a Scheduler that has not started.
+func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerOptions) (*Scheduler, error) {
+	q, err := newQueue(rdb, downstream)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Poll == 0 {
+		opts.Poll = time.Second
+	}
+	if opts.TicketTTL == 0 {
+		opts.TicketTTL = 5 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
+	opts.Logger = opts.Logger.With("downstream", downstream)
+	return &Scheduler{q: q, dispatcher: d, opts: opts, wake: make(chan struct{}, 1)}, nil
+}
+
+// Start runs the scheduler until ctx ends or Stop is called. It returns an error if it runs already.
+func (s *Scheduler) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done != nil {
+		return fmt.Errorf("scheduler of %s: started already", s.q.downstream)
+	}
+	l, err := NewListener(s.q.rdb, s.q.downstream, func(sig Signal) {
+		if sig.Kind == 'w' {
+			s.Wake()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.listener, s.cancel, s.done = l, cancel, make(chan struct{})
+	go func() {
+		defer close(s.done)
+		s.loop(ctx)
+	}()
+	return nil
+}
+
+// Stop ends the scheduler and waits for it. Tickets that are out stay out. It may be called twice, or before Start.
+func (s *Scheduler) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		return
+	}
+	s.cancel()
+	<-s.done
+	if s.listener != nil {
+		s.listener.Close()
+		s.listener = nil
+	}
+}
+
+// Wake makes the scheduler look around now.
+func (s *Scheduler) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// shortest sleep after a call that released nothing, so that a rate with an interval below the lead does not spin.
+const shortest = time.Millisecond
+
+func (s *Scheduler) loop(ctx context.Context) {
+	tidied := time.Time{}
+	failing := false
+	for ctx.Err() == nil {
+		tidy := time.Since(tidied) > time.Minute
+		if tidy {
+			tidied = time.Now()
+		}
+		released, wait, err := s.runOnce(ctx, tidy)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			if !failing {
+				s.opts.Logger.Error("release failed, trying again", "err", err)
+			}
+			failing, wait = true, s.opts.Poll/4
+		case failing:
+			failing = false
+			s.opts.Logger.Info("release works again")
+		case released == 0:
+			wait = max(wait, shortest)
+		}
+		s.sleep(ctx, min(wait, s.opts.Poll))
+	}
+}
+
+func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.wake:
+	case <-ctx.Done():
+	}
+}
+
+// runOnce releases once and dispatches what was released. wait is how long nothing more is due.
+func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, err error) {
+	flag := 0
+	if tidy {
+		flag = 1
+	}
+	begun := time.Now()
+	v, err := s.q.run(ctx, releaseScript, "release", releaseLimit, micros(s.opts.TicketTTL), flag)
+	if err != nil {
+		return 0, 0, err
+	}
+	replied := time.Now()
+	took := replied.Sub(begun)
+	r := replyOf(v)
+	us, more := r.int(), r.int() == 1
+	wait = time.Duration(us) * time.Microsecond
+	if us < 0 {
+		wait = s.opts.Poll
+	}
+	if more {
+		wait = 0
+	}
+	var tickets []Ticket
+	for r.more() {
+		tickets = append(tickets, Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()})
+	}
+	if s.opts.OnRelease != nil {
+		s.opts.OnRelease(took, len(tickets))
+	}
+	if len(tickets) > 0 {
+		if err := s.dispatcher.Dispatch(ctx, tickets); err != nil {
+			// The tickets are void after TicketTTL, and their jobs go back to the front.
+			return len(tickets), 0, fmt.Errorf("dispatch %d tickets: %w", len(tickets), err)
+		}
+	}
+	return len(tickets), wait - time.Since(replied), nil
+}

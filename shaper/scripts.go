@@ -1,0 +1,139 @@
+package shaper
+
+import (
+	"context"
+	"embed"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+// script assembles a script from the files that it stands on and its own. The text is constant:
+// names and values reach a script through KEYS and ARGV only.
+func script(files ...string) *redis.Script {
+	var src []byte
+	for _, f := range files {
+		b, err := luaFiles.ReadFile("lua/" + f + ".lua")
+		if err != nil {
+			panic(err) // an embedded file is missing: the build is broken
+		}
+		src = append(src, b...)
+	}
+	return redis.NewScript(string(src))
+}
+
+var (
+	enqueueScript  = script("base", "timeline", "tenant", "job", "enqueue")
+	releaseScript  = script("base", "timeline", "tenant", "job", "pick", "release")
+	gateScript     = script("base", "timeline", "tenant", "job", "slot", "gate")
+	finishScript   = script("base", "timeline", "tenant", "job", "pick", "slot", "finish")
+	beatScript     = script("base", "timeline", "tenant", "job", "beat")
+	givebackScript = script("base", "timeline", "tenant", "job", "giveback")
+	cancelScript   = script("base", "timeline", "tenant", "job", "cancel")
+	deadScript     = script("base", "timeline", "tenant", "job", "dead")
+	purgeScript    = script("base", "timeline", "tenant", "job", "purge")
+	policyScript   = script("base", "timeline", "tenant", "policy")
+	pauseScript    = script("base", "timeline", "tenant", "pause")
+	forgetScript   = script("base", "timeline", "tenant", "forget")
+	statsScript    = script("base", "timeline", "tenant", "job", "slot", "stats")
+)
+
+// batch is how many items a script handles at most in one call: BATCH in lua/base.lua.
+const batch = 50
+
+// queue is one downstream in Redis: what Client, Scheduler, Gate and Admin share.
+type queue struct {
+	rdb        redis.UniversalClient
+	downstream string
+	prefix     string
+	clock      func() int64 // µs since the epoch for a test that pretends one; nil = Redis' clock
+}
+
+func newQueue(rdb redis.UniversalClient, downstream string) (queue, error) {
+	if err := ValidName("downstream", downstream); err != nil {
+		return queue{}, err
+	}
+	return queue{rdb: rdb, downstream: downstream, prefix: prefix(downstream)}, nil
+}
+
+func (q queue) keys() []string { return []string{q.prefix} }
+
+// args puts the clock, ARGV[1] of every script, before the others.
+func (q queue) args(args ...any) []any {
+	now := int64(0)
+	if q.clock != nil {
+		now = q.clock()
+	}
+	return append([]any{strconv.FormatInt(now, 10)}, args...)
+}
+
+// run calls a script. Every one of them may be repeated, so go-redis may do so when a reply is lost.
+func (q queue) run(ctx context.Context, s *redis.Script, doing string, args ...any) (any, error) {
+	reply, err := s.Run(ctx, q.rdb, q.keys(), q.args(args...)...).Result()
+	if err != nil {
+		return nil, storeErr(doing, err)
+	}
+	return reply, nil
+}
+
+// reply reads the fields of a script's reply in their order. A field that is missing or of another kind
+// reads as zero: what comes from Redis is not trusted to be well formed.
+type reply struct {
+	fields []any
+	i      int
+}
+
+func replyOf(v any) *reply {
+	fields, _ := v.([]any)
+	return &reply{fields: fields}
+}
+
+func (r *reply) more() bool { return r.i < len(r.fields) }
+
+func (r *reply) next() any {
+	if !r.more() {
+		return nil
+	}
+	r.i++
+	return r.fields[r.i-1]
+}
+
+func (r *reply) str() string {
+	switch v := r.next().(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	}
+	return ""
+}
+
+func (r *reply) int() int64 {
+	switch v := r.next().(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64)
+		return n
+	}
+	return 0
+}
+
+func (r *reply) micros() time.Duration { return time.Duration(r.int()) * time.Microsecond }
+
+// instant reads µs since the epoch; 0 is the zero time.
+func (r *reply) instant() time.Time { return instant(r.int()) }
+
+func instant(us int64) time.Time {
+	if us <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}
+
+func micros(d time.Duration) string { return strconv.FormatInt(int64(d/time.Microsecond), 10) }
+func millis(d time.Duration) string { return strconv.FormatInt(int64(d/time.Millisecond), 10) }
