@@ -1,0 +1,83 @@
+package workers
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// beatEvery is the longest pause between two beats; a pool that misses three counts as gone.
+const beatEvery = 2 * time.Second
+
+// beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
+type beater struct {
+	pool  *Pool
+	every time.Duration
+	quit  chan struct{}
+	done  sync.WaitGroup
+	n     atomic.Int64 // places to report
+}
+
+func newBeater(p *Pool, lease time.Duration) *beater {
+	b := &beater{pool: p, every: min(beatEvery, lease/3), quit: make(chan struct{})}
+	b.n.Store(int64(p.cfg.Concurrency))
+	return b
+}
+
+// places changes how many places are reported, and reports it.
+func (b *beater) places(n int) {
+	b.n.Store(int64(n))
+	ctx, cancel := context.WithTimeout(context.Background(), b.every)
+	defer cancel()
+	if err := b.once(ctx, n); err != nil {
+		b.pool.log.Warn("places could not be reported", "err", err)
+	}
+}
+
+func (b *beater) start() {
+	b.done.Add(1)
+	go func() {
+		defer b.done.Done()
+		t := time.NewTicker(b.every)
+		defer t.Stop()
+		failing := false
+		for {
+			select {
+			case <-b.quit:
+				return
+			case <-t.C:
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 2*b.every)
+			err := b.once(ctx, int(b.n.Load()))
+			cancel()
+			if err != nil && !failing {
+				b.pool.log.Error("leases could not be extended, trying again", "err", err)
+			}
+			failing = err != nil
+		}
+	}()
+}
+
+func (b *beater) stop() {
+	close(b.quit)
+	b.done.Wait()
+}
+
+// once beats once. A job whose lease is lost may be running elsewhere by now, so its context ends. A beat that fails ends
+// nothing: while Redis is away nobody else can take the job over, and a long transcode is worth waiting.
+func (b *beater) once(ctx context.Context, places int) error {
+	own := b.pool.own()
+	standings, err := b.pool.gate.Beat(ctx, b.pool.id, places, 3*b.every, own)
+	for i, s := range standings {
+		switch s {
+		case shaper.Lost:
+			b.pool.lost(own[i])
+		case shaper.Cancelled:
+			b.pool.ended(own[i].Token, shaper.ErrCancelled)
+		}
+	}
+	return err
+}

@@ -1,0 +1,84 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// asynqQueue names the asynq queue that carries a downstream's tickets.
+func asynqQueue(downstream string) string { return "shaper-" + downstream }
+
+const ticketType = "shaper:ticket"
+
+// What asynq does with a ticket is of no consequence for its job, so it should take little room and little time. A ticket
+// that comes back is refused at the gate, and MaxRetry must not be 0: asynq archives such a task when its worker
+// vanishes. Whole seconds, because asynq cuts fractions off, and 0 would mean 30 minutes. The time-out is far away,
+// because asynq frees a worker's place at a time-out although its handler still runs.
+var ticketOptions = []asynq.Option{
+	asynq.MaxRetry(3), asynq.Retention(0), asynq.Timeout(30 * 24 * time.Hour),
+}
+
+// Dispatcher puts tickets into a downstream's asynq queue. It implements shaper.Dispatcher and is safe for concurrent use.
+type Dispatcher struct {
+	downstream string
+	client     *asynq.Client
+	options    []asynq.Option
+	delivered  func()
+}
+
+var _ shaper.Dispatcher = (*Dispatcher)(nil)
+
+// NewDispatcher returns a Dispatcher on rdb, which stays its owner's to close. delivered, if not nil, is called when tickets
+// have arrived: a Pool in the same process passes its Ring, and need not wait to hear of them.
+func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (*Dispatcher, error) {
+	if err := shaper.ValidName("downstream", downstream); err != nil {
+		return nil, err
+	}
+	if delivered == nil {
+		delivered = func() {}
+	}
+	return &Dispatcher{
+		downstream: downstream,
+		client:     asynq.NewClientFromRedisClient(rdb),
+		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
+		delivered:  delivered,
+	}, nil
+}
+
+// dispatchers is how many tickets of one call are on their way at a time.
+const dispatchers = 8
+
+// Dispatch puts every ticket into the queue, once: a ticket that is there already counts as put.
+func (d *Dispatcher) Dispatch(ctx context.Context, tickets []shaper.Ticket) error {
+	if len(tickets) == 1 {
+		err := d.dispatch(ctx, tickets[0])
+		d.delivered()
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(dispatchers)
+	for _, t := range tickets {
+		g.Go(func() error { return d.dispatch(ctx, t) })
+	}
+	err := g.Wait()
+	d.delivered()
+	return err
+}
+
+func (d *Dispatcher) dispatch(ctx context.Context, t shaper.Ticket) error {
+	id := fmt.Sprintf("%s:%s:%s:%d", d.downstream, t.Tenant, t.ID, t.Release)
+	opts := append(d.options[:len(d.options):len(d.options)], asynq.TaskID(id))
+	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(t.String())), opts...)
+	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict: our own, and its reply was lost
+		return fmt.Errorf("put ticket %s into asynq: %w", id, err)
+	}
+	return nil
+}

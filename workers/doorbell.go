@@ -1,0 +1,95 @@
+package workers
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// asynq polls its queues. Polled each 5 ms, as starts on time ask for, an idle daemon would cost 170 commands a second
+// for nothing. So the client that asynq's server is given holds a dequeue call back until tickets are announced, and lets
+// it through for a moment then; a slow poll is the net for announcements that were lost.
+
+const (
+	pollBusy   = 5 * time.Millisecond  // asynq's poll while tickets may be there; it varies it by half
+	pollIdle   = time.Second           // the net
+	busyWindow = 60 * time.Millisecond // how long after an announcement asynq polls
+	settling   = time.Millisecond      // from the release of a ticket until asynq has it
+)
+
+// doorbell holds callers of wait back until ring. The zero value is not usable, see newDoorbell.
+type doorbell struct {
+	rung chan struct{}
+
+	mu     sync.Mutex
+	open   time.Time // callers pass until then
+	closed bool      // callers pass for ever
+}
+
+func newDoorbell() *doorbell { return &doorbell{rung: make(chan struct{}, 1)} }
+
+// ring lets callers pass for a while.
+func (b *doorbell) ring() {
+	b.mu.Lock()
+	b.open = time.Now().Add(busyWindow)
+	b.mu.Unlock()
+	select {
+	case b.rung <- struct{}{}:
+	default:
+	}
+}
+
+// stop lets every caller pass from now on.
+func (b *doorbell) stop() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.ring()
+}
+
+func (b *doorbell) passable() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed || time.Now().Before(b.open)
+}
+
+// wait returns when the bell rings, at once if it rang a moment ago, and at the latest after pollIdle.
+func (b *doorbell) wait() {
+	if b.passable() {
+		return
+	}
+	t := time.NewTimer(pollIdle)
+	defer t.Stop()
+	select {
+	case <-b.rung:
+	case <-t.C:
+	}
+}
+
+// heldClient is a client whose dequeue calls for one asynq queue wait at the doorbell. asynq makes them by
+// EvalSha with these keys; should a later version do otherwise, it just polls.
+type heldClient struct {
+	redis.UniversalClient
+	pending string
+	bell    *doorbell
+}
+
+func newHeldClient(rdb redis.UniversalClient, queue string, bell *doorbell) *heldClient {
+	return &heldClient{rdb, "asynq:{" + queue + "}:pending", bell}
+}
+
+// EvalSha implements redis.Scripter.
+func (c *heldClient) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	if len(keys) == 4 && keys[0] == c.pending && strings.HasSuffix(keys[1], ":paused") {
+		c.bell.wait()
+		cmd := c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+		if cmd.Err() == nil {
+			c.bell.ring() // there was one, there may be more
+		}
+		return cmd
+	}
+	return c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+}

@@ -1,0 +1,235 @@
+package workers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// ExecConfig says which command an exec target runs.
+type ExecConfig struct {
+	// Argv is the command and its arguments; no shell sees them. Argv[0] is looked up once, in the worker's
+	// PATH or, where it has a slash, from the worker's directory. The other arguments may hold placeholders:
+	//
+	//	{payload.FIELD}   a string, number or boolean of a JSON payload; {payload.a.b} reaches inside objects
+	//	{FIELD}           the same, for short
+	//	{job.id} {job.tenant} {job.attempt}
+	//	{{NAME}}          the text {NAME}
+	//
+	// Braces around anything else are text. A value is always one argument, or a part of one. A value that
+	// begins with '-' is refused unless the argument has text before it, as in --file={name}. The command must
+	// itself be careful with what a value may mean to it: a URL, a file elsewhere.
+	Argv []string
+
+	// Env are variables that the command gets beside PATH (the worker's, unless named here) and SHAPER_JOB_ID,
+	// SHAPER_TENANT, SHAPER_DOWNSTREAM, SHAPER_TYPE, SHAPER_ATTEMPT and SHAPER_SLOT (µs since the epoch).
+	// It gets nothing else; not even HOME, where programs look for credentials.
+	Env map[string]string
+
+	Dir           string        // where it runs; default: the worker's directory
+	KillDelay     time.Duration // from SIGTERM to SIGKILL; default 2s
+	ThrottleAfter time.Duration // how long exit status 75 pauses the tenant; default 1s
+}
+
+// Exit statuses with a meaning, from sysexits.h.
+const (
+	exitUsage    = 64 // EX_USAGE: this job can never succeed
+	exitDataErr  = 65 // EX_DATAERR: nor this one
+	exitTempFail = 75 // EX_TEMPFAIL: slow down
+)
+
+// maxStderr is how much of stderr an error text repeats; with what stands before it, 4 KiB are not exceeded.
+const maxStderr = 4<<10 - 512
+
+// execTarget is the handler behind NewExecTarget.
+type execTarget struct {
+	path          string // absolute
+	name          string // for messages
+	args          []template
+	env           []string
+	dir           string
+	killDelay     time.Duration
+	throttleAfter time.Duration
+}
+
+// NewExecTarget returns a handler that runs a command for each job, or a *shaper.FieldError.
+//
+// The payload is the command's stdin, which it need not read. The exit status decides: 0 is success,
+// and the start of stdout becomes the job's result. 75 is a *ThrottledError. 64 and 65 wrap
+// asynq.SkipRetry, as does a payload that does not fill the arguments. All else is an error to be retried,
+// with the end of stderr in its text.
+//
+// The command leads a process group of its own. When the job's context ends, the group gets SIGTERM and,
+// KillDelay later, SIGKILL; at once SIGKILL when the lease was lost, as another worker may already run the
+// job. From then on no exit status counts as success: many programs exit 0 on SIGTERM with their work undone.
+// When the command exits, what is left of its group is killed. A process that leaves the group escapes that, but
+// cannot hold the job. On Linux the command, not its children, is also killed when the worker dies.
+//
+// Working directory, umask, resource limits and user are the worker's. Exec targets need Unix.
+func NewExecTarget(cfg ExecConfig) (asynq.Handler, error) {
+	if !execSupported {
+		return nil, fmt.Errorf("target.exec: %w on this system", errors.ErrUnsupported)
+	}
+	t := &execTarget{dir: cfg.Dir, killDelay: cfg.KillDelay, throttleAfter: cfg.ThrottleAfter}
+	if t.killDelay == 0 {
+		t.killDelay = 2 * time.Second
+	}
+	if t.throttleAfter == 0 {
+		t.throttleAfter = time.Second
+	}
+	if t.killDelay < 0 {
+		return nil, &shaper.FieldError{Field: "target.kill_delay", Value: t.killDelay.String(), Want: "a positive duration"}
+	}
+	if t.throttleAfter < time.Millisecond {
+		return nil, &shaper.FieldError{Field: "target.throttle_after", Value: t.throttleAfter.String(), Want: "at least 1ms"}
+	}
+	if err := t.setArgv(cfg.Argv); err != nil {
+		return nil, err
+	}
+	if err := t.setEnv(cfg.Env); err != nil {
+		return nil, err
+	}
+	if cfg.Dir != "" {
+		if st, err := os.Stat(cfg.Dir); err != nil || !st.IsDir() {
+			return nil, &shaper.FieldError{Field: "target.dir", Value: cfg.Dir, Want: "an existing directory"}
+		}
+	}
+	return t, nil
+}
+
+// setArgv finds the command and parses its arguments.
+func (t *execTarget) setArgv(argv []string) error {
+	if len(argv) == 0 || argv[0] == "" {
+		return &shaper.FieldError{Field: "target.exec", Want: "a command and its arguments"}
+	}
+	for i, arg := range argv {
+		if strings.ContainsRune(arg, 0) {
+			return badArg(arg, "arguments without NUL")
+		}
+		parsed, err := parseTemplate(arg)
+		if err != nil {
+			return err
+		}
+		if i == 0 && !parsed.fixed() {
+			return badArg(arg, "a command without placeholders: no payload may choose what runs")
+		}
+		t.args = append(t.args, parsed)
+	}
+	path, err := exec.LookPath(argv[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return badArg(argv[0], "an executable file or a command on PATH")
+	}
+	t.path, t.name = path, cutHead(filepath.Base(argv[0]), 80)
+	return nil
+}
+
+var (
+	envNameRE   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	jobEnvNames = []string{"SHAPER_JOB_ID", "SHAPER_TENANT", "SHAPER_DOWNSTREAM", "SHAPER_TYPE", "SHAPER_ATTEMPT", "SHAPER_SLOT"}
+)
+
+// setEnv keeps the part of the environment that is the same for every job.
+func (t *execTarget) setEnv(declared map[string]string) error {
+	if _, ok := declared["PATH"]; !ok {
+		t.env = append(t.env, "PATH="+os.Getenv("PATH"))
+	}
+	for name, value := range declared {
+		bad := func(want string) error { // without the value, which may be a secret
+			return &shaper.FieldError{Field: "target.env", Value: cutHead(name, 80), Want: want}
+		}
+		switch {
+		case !envNameRE.MatchString(name):
+			return bad("a name of letters, digits and '_'")
+		case slices.Contains(jobEnvNames, name):
+			return bad("another name: this one describes the job")
+		case strings.ContainsRune(value, 0):
+			return bad("a value without NUL")
+		}
+		t.env = append(t.env, name+"="+value)
+	}
+	slices.Sort(t.env)
+	t.env = slices.Clip(t.env) // each job appends to a copy
+	return nil
+}
+
+// jobEnv returns the environment of one job.
+func (t *execTarget) jobEnv(info Info) []string {
+	return append(t.env,
+		"SHAPER_JOB_ID="+info.ID,
+		"SHAPER_TENANT="+info.Tenant,
+		"SHAPER_DOWNSTREAM="+info.Downstream,
+		"SHAPER_TYPE="+info.Type,
+		"SHAPER_ATTEMPT="+strconv.Itoa(info.Attempt),
+		"SHAPER_SLOT="+strconv.FormatInt(info.Slot.UnixMicro(), 10),
+	)
+}
+
+// ProcessTask runs the command for task.
+func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	info, ok := JobFrom(ctx)
+	if !ok {
+		return errNoJob
+	}
+	args, err := expandAll(t.args, info, task.Payload())
+	if err != nil {
+		return &hopelessError{cutHead(oneLine([]byte(t.name+": "+err.Error())), maxStderr)}
+	}
+	stdout, stderr := &headBuffer{max: MaxResult}, &tailBuffer{max: maxStderr}
+	cmd := &exec.Cmd{
+		Path: t.path, Args: args, Env: t.jobEnv(info), Dir: t.dir,
+		Stdin: bytes.NewReader(task.Payload()), Stdout: stdout, Stderr: stderr,
+	}
+	interrupted, err := runGroup(ctx, cmd, t.killDelay)
+	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return &hopelessError{t.name + ": the payload makes the arguments too long"}
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: command, its interpreter or its directory not found: %w", t.name, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", t.name, err)
+	}
+	tail := ""
+	if s := stderr.text(); s != "" {
+		tail = ": " + s
+	}
+	if interrupted {
+		return fmt.Errorf("%s: %w (%v)%s", t.name, context.Cause(ctx), cmd.ProcessState, tail)
+	}
+	err = t.verdict(cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v%s", t.name, cmd.ProcessState, tail))
+	if err == nil && len(stdout.buf) > 0 {
+		SetResult(ctx, stdout.buf)
+	}
+	return err
+}
+
+// verdict turns an exit status, -1 for a signal, into what became of the job; text describes it for people.
+func (t *execTarget) verdict(status int, text string) error {
+	switch status {
+	case 0:
+		return nil
+	case exitTempFail:
+		return Throttled(t.throttleAfter, errors.New(text))
+	case exitUsage, exitDataErr:
+		return &hopelessError{text}
+	default:
+		return errors.New(text)
+	}
+}

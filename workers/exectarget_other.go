@@ -1,0 +1,17 @@
+//go:build !unix
+
+package workers
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"time"
+)
+
+const execSupported = false
+
+// runGroup is never reached: without process groups a command's children could outlive its job.
+func runGroup(context.Context, *exec.Cmd, time.Duration) (bool, error) {
+	return false, errors.ErrUnsupported
+}

@@ -1,0 +1,89 @@
+package workers
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are what pools of one process measure. A nil *Metrics measures nothing.
+type Metrics struct {
+	lateness  prometheus.Histogram
+	rtt       *prometheus.HistogramVec
+	duration  prometheus.Histogram
+	ends      *prometheus.CounterVec
+	missed    prometheus.Counter
+	refused   *prometheus.CounterVec
+	leasesOut prometheus.Counter
+}
+
+// NewMetrics makes the metrics of a downstream's pool and registers them.
+func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) {
+	labels := prometheus.Labels{"downstream": downstream}
+	m := &Metrics{
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shaper_slot_lateness_seconds", ConstLabels: labels,
+			Help:    "How long after its slot a start happened, at most: from the request for the slot, so a round trip is included.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .002, .003, .005, .0075, .01, .015, .02, .05}}),
+		rtt: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "shaper_store_round_trip_seconds", ConstLabels: labels,
+			Help:    "Round trip of a call to Redis.",
+			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, .5, 1, 5}}, []string{"call"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shaper_handler_duration_seconds", ConstLabels: labels,
+			Help: "How long handlers ran.", Buckets: prometheus.ExponentialBuckets(.001, 4, 11)}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_pool_ends_total", ConstLabels: labels,
+			Help: "Starts that ended in this process, by what became of the job: done, retry, dead, cancelled, back, or stale where another pool owned it."}, []string{"became"}),
+		missed: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_missed_slots_total", ConstLabels: labels,
+			Help: "Slots that were missed by more than the tolerance, so that another one was asked for. If this grows, the tolerance is too small for this Redis or this machine."}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_refused_tickets_total", ConstLabels: labels,
+			Help: "Tickets that the gate turned away, by reason."}, []string{"reason"}),
+		leasesOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_lost_leases_total", ConstLabels: labels,
+			Help: "Leases that this process lost while a handler ran."}),
+	}
+	for _, c := range []prometheus.Collector{m.lateness, m.rtt, m.duration, m.ends, m.missed, m.refused, m.leasesOut} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) started(late time.Duration) {
+	if m != nil {
+		m.lateness.Observe(late.Seconds())
+	}
+}
+
+func (m *Metrics) roundTrip(call string, since time.Time) {
+	if m != nil {
+		m.rtt.WithLabelValues(call).Observe(time.Since(since).Seconds())
+	}
+}
+
+func (m *Metrics) handled(d time.Duration) {
+	if m != nil {
+		m.duration.Observe(d.Seconds())
+	}
+}
+
+func (m *Metrics) finished(became string) {
+	if m != nil {
+		m.ends.WithLabelValues(became).Inc()
+	}
+}
+
+func (m *Metrics) missedSlot() {
+	if m != nil {
+		m.missed.Inc()
+	}
+}
+
+func (m *Metrics) refusedTicket(reason string) {
+	if m != nil {
+		m.refused.WithLabelValues(reason).Inc()
+	}
+}
+
+func (m *Metrics) leaseLost() {
+	if m != nil {
+		m.leasesOut.Inc()
+	}
+}

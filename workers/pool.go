@@ -1,0 +1,272 @@
+package workers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// Config is set once for a Pool. A zero field is its default.
+type Config struct {
+	Concurrency int           // places: how many jobs run at a time; default 10
+	Grace       time.Duration // how long Stop lets running jobs go on; default 30s
+	KillGrace   time.Duration // how long Stop waits for them after it has ended their contexts; default 5s
+	ChainFor    time.Duration // how long a worker goes on taking jobs without a ticket each; default 10s, negative = not at all
+	Logger      *slog.Logger  // default slog.Default()
+	Metrics     *Metrics      // default: none
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Concurrency == 0 {
+		c.Concurrency = 10
+	}
+	if c.Concurrency < 0 || c.Concurrency > 100_000 {
+		return c, &shaper.FieldError{Field: "concurrency", Value: fmt.Sprint(c.Concurrency), Want: "1 to 100000"}
+	}
+	for _, d := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{{&c.Grace, 30 * time.Second}, {&c.KillGrace, 5 * time.Second}, {&c.ChainFor, 10 * time.Second}} {
+		if *d.v == 0 {
+			*d.v = d.def
+		}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c, nil
+}
+
+// Pool runs the jobs of one downstream in this process, at most Concurrency at a time. Any number of pools may
+// serve a downstream, in any number of processes.
+type Pool struct {
+	downstream string
+	id         string // names the pool in tokens: letters, digits and '-'
+	rdb        redis.UniversalClient
+	gate       *shaper.Gate
+	handler    asynq.Handler
+	cfg        Config
+	log        *slog.Logger
+	bell       *doorbell
+
+	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
+	// waits for Redis after that.
+	hold, work       context.Context
+	endHold, abandon context.CancelFunc
+
+	life     sync.Mutex // held by Start and Stop, guards what follows
+	started  bool
+	stopped  bool
+	server   *asynq.Server
+	listener *shaper.Listener
+	beats    *beater
+
+	mu       sync.Mutex        // guards what follows
+	running  map[string]*start // by token
+	draining bool              // tickets are given back
+	idle     sync.WaitGroup    // counts tickets that are being served
+}
+
+// New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware too; inside it
+// JobFrom tells about the job, and what asynq tells about a task (GetTaskID, GetRetryCount, Task.ResultWriter) is not there.
+// rdb stays its owner's to close.
+func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cfg Config) (*Pool, error) {
+	gate, err := shaper.NewGate(rdb, downstream)
+	if err != nil {
+		return nil, err
+	}
+	if handler == nil {
+		return nil, &shaper.FieldError{Field: "handler", Value: "nil", Want: "an asynq.Handler"}
+	}
+	if cfg, err = cfg.withDefaults(); err != nil {
+		return nil, err
+	}
+	p := &Pool{downstream: downstream, id: poolID(), rdb: rdb, gate: gate, handler: handler, cfg: cfg,
+		bell: newDoorbell(), running: map[string]*start{}}
+	p.log = cfg.Logger.With("downstream", downstream, "pool", p.id)
+	p.hold, p.endHold = context.WithCancel(context.Background())
+	p.work, p.abandon = context.WithCancel(context.Background())
+	return p, nil
+}
+
+var notInPoolID = regexp.MustCompile(`[^A-Za-z0-9-]+`)
+
+func poolID() string {
+	host, _ := os.Hostname() // only for people who read it
+	var b [4]byte
+	_, _ = rand.Read(b[:])
+	return fmt.Sprintf("%.24s-%d-%s", notInPoolID.ReplaceAllString(host, "-"), os.Getpid(), hex.EncodeToString(b[:]))
+}
+
+// ID names the pool, in logs and in Redis.
+func (p *Pool) ID() string { return p.id }
+
+// Ring tells the pool that tickets have arrived, see NewDispatcher.
+func (p *Pool) Ring() { p.bell.ring() }
+
+// Start begins to take jobs. It returns an error if Redis cannot be reached, or if the pool was started before.
+func (p *Pool) Start(ctx context.Context) error {
+	p.life.Lock()
+	defer p.life.Unlock()
+	if p.started || p.stopped {
+		return errors.New("pool was started or stopped before")
+	}
+	admin, err := shaper.NewAdmin(p.rdb, p.downstream)
+	if err != nil {
+		return err
+	}
+	policy, err := admin.Downstream(ctx)
+	if err != nil {
+		return fmt.Errorf("start pool: %w", err)
+	}
+	p.beats = newBeater(p, policy.Lease)
+	if err := p.beats.once(ctx, p.cfg.Concurrency); err != nil { // the pool is known before it takes the first ticket
+		return fmt.Errorf("start pool: %w", err)
+	}
+	if p.listener, err = shaper.NewListener(p.rdb, p.downstream, p.hear); err != nil {
+		return err
+	}
+	queue := asynqQueue(p.downstream)
+	p.server = asynq.NewServerFromRedisClient(newHeldClient(p.rdb, queue, p.bell), asynq.Config{
+		Concurrency:       p.cfg.Concurrency,
+		Queues:            map[string]int{queue: 1},
+		TaskCheckInterval: pollBusy,
+		ShutdownTimeout:   time.Second, // Stop has waited for everything before
+		RetryDelayFunc:    func(int, error, *asynq.Task) time.Duration { return time.Second },
+		Logger:            asynqLogger{p.log},
+		LogLevel:          asynq.WarnLevel,
+	})
+	if err := p.server.Start(asynq.HandlerFunc(p.ticket)); err != nil {
+		p.listener.Close()
+		return fmt.Errorf("start asynq: %w", err)
+	}
+	p.started = true
+	p.beats.start()
+	return nil
+}
+
+// hear acts on a signal of the downstream.
+func (p *Pool) hear(s shaper.Signal) {
+	switch s.Kind {
+	case 't':
+		time.AfterFunc(settling, p.bell.ring)
+	case 'c':
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, r := range p.running {
+			if r.grant.Tenant == s.Tenant && r.grant.ID == s.ID {
+				r.end(shaper.ErrCancelled)
+			}
+		}
+	}
+}
+
+// Stop ends the pool and waits for it; it may be called twice, or before Start. In this order, each for the reason given:
+//
+//  1. nothing starts any more; jobs that hold a slot that has not come are handed back (uncharged)
+//  2. asynq pulls no more tickets; those that it has are given back
+//  3. running jobs have the grace to end; their leases are kept up meanwhile
+//  4. the contexts of the rest end with ErrStopping, and what comes back soon is handed back, uncharged
+//  5. what still runs is handed back all the same: the process is about to end, and waiting for the lease would only
+//     delay the job. A program that goes on after Stop should have handlers that heed their context.
+func (p *Pool) Stop() {
+	p.life.Lock()
+	defer p.life.Unlock()
+	running := p.started && !p.stopped
+	p.stopped = true
+	if !running {
+		return
+	}
+	p.mu.Lock()
+	p.draining = true
+	p.mu.Unlock()
+	p.endHold()
+	p.beats.places(0)
+	p.bell.stop()
+	p.server.Stop()
+	if !p.waitIdle(p.cfg.Grace) {
+		p.log.Warn("grace is over, ending running jobs", "jobs", len(p.own()))
+		p.endAll(shaper.ErrStopping)
+		if !p.waitIdle(p.cfg.KillGrace) {
+			p.handBack()
+		}
+	}
+	p.abandon()
+	p.server.Shutdown()
+	p.beats.stop()
+	p.listener.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := p.gate.Leave(ctx, p.id); err != nil {
+		p.log.Warn("pool could not say goodbye; it counts as gone soon", "err", err)
+	}
+}
+
+// waitIdle waits until no ticket handler is active, but no longer than d.
+func (p *Pool) waitIdle(d time.Duration) bool {
+	done := make(chan struct{})
+	go func() { // ends with the last handler
+		p.idle.Wait()
+		close(done)
+	}()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (p *Pool) endAll(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.running {
+		r.end(cause)
+	}
+}
+
+// handBack returns the jobs of handlers that ignored the end of their context.
+func (p *Pool) handBack() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for _, g := range p.own() {
+		p.log.Error("handler ignores its context, its job is handed back", "tenant", g.Tenant, "job", g.ID)
+		if _, _, err := p.gate.Finish(ctx, g, shaper.Finish{Ending: shaper.EndBack}); err != nil {
+			p.log.Error("job could not be handed back; its lease will end", "job", g.ID, "err", err)
+		}
+	}
+}
+
+// own returns what the pool runs.
+func (p *Pool) own() []*shaper.Grant {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := make([]*shaper.Grant, 0, len(p.running))
+	for _, r := range p.running {
+		out = append(out, r.grant)
+	}
+	return out
+}
+
+// asynqLogger passes asynq's log lines on.
+type asynqLogger struct{ *slog.Logger }
+
+func (l asynqLogger) Debug(args ...any) { l.Logger.Debug("asynq: " + fmt.Sprint(args...)) }
+func (l asynqLogger) Info(args ...any)  { l.Logger.Info("asynq: " + fmt.Sprint(args...)) }
+func (l asynqLogger) Warn(args ...any)  { l.Logger.Warn("asynq: " + fmt.Sprint(args...)) }
+func (l asynqLogger) Error(args ...any) { l.Logger.Error("asynq: " + fmt.Sprint(args...)) }
+func (l asynqLogger) Fatal(args ...any) { l.Logger.Error("asynq: " + fmt.Sprint(args...)) }

@@ -1,0 +1,289 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/internal/precise"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// start is one start of a job, from the grant of its slot until its end is taken down.
+type start struct {
+	grant *shaper.Grant
+	asked time.Time // before the call that granted the slot
+	told  time.Time // after it
+	end   context.CancelCauseFunc
+	ctx   context.Context
+
+	reporting bool // its end is being taken down, so a beat that finds no lease means nothing; guarded by Pool.mu
+}
+
+// ticket is asynq's handler. It returns nil whatever comes of the job: asynq must never retry one.
+func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
+	t, err := shaper.ParseTicket(string(task.Payload()))
+	if err != nil {
+		p.log.Error("ticket cannot be read", "err", err)
+		return nil
+	}
+	p.mu.Lock()
+	draining := p.draining
+	if !draining {
+		p.idle.Add(1)
+	}
+	p.mu.Unlock()
+	if draining {
+		p.giveBack(t)
+		return nil
+	}
+	defer p.idle.Done()
+	p.chain(t)
+	return nil
+}
+
+// chain runs the job of a ticket, and then, for a while, the jobs that it is given on finishing one.
+func (p *Pool) chain(t shaper.Ticket) {
+	until := time.Now().Add(p.cfg.ChainFor)
+	s := p.enter(t)
+	for s != nil {
+		s = p.run(s, time.Now().Before(until))
+	}
+}
+
+// giveBack returns a ticket's job to its bucket; if that fails, the ticket's time ends by itself.
+func (p *Pool) giveBack(t shaper.Ticket) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := p.gate.GiveBack(ctx, t); err != nil {
+		p.log.Warn("ticket could not be given back", "tenant", t.Tenant, "job", t.ID, "err", err)
+	}
+}
+
+// enter asks for a slot. It asks again, under the same token, while the answer is an error: the slot may be granted, and
+// only the answer tells.
+func (p *Pool) enter(t shaper.Ticket) *start {
+	token := shaper.NewToken(p.id)
+	var s *start
+	p.insist(p.hold, "ask for a slot", func(ctx context.Context) error {
+		asked := time.Now()
+		grant, why, err := p.gate.Enter(ctx, t, token)
+		p.cfg.Metrics.roundTrip("gate", asked)
+		if grant == nil {
+			if err == nil {
+				p.cfg.Metrics.refusedTicket(why)
+			}
+			return err
+		}
+		s = p.granted(grant, asked, err)
+		return nil
+	})
+	return s
+}
+
+// granted enters a start into the books of the pool, so that its lease is kept up. err tells that its job cannot be read.
+func (p *Pool) granted(g *shaper.Grant, asked time.Time, err error) *start {
+	s := &start{grant: g, asked: asked, told: time.Now()}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
+	p.mu.Lock()
+	p.running[g.Token] = s
+	p.mu.Unlock()
+	if err != nil {
+		p.log.Error("job cannot be read", "tenant", g.Tenant, "job", g.ID, "err", err)
+		return p.finish(s, shaper.Finish{Ending: shaper.EndDead, Text: clean(err.Error())})
+	}
+	return s
+}
+
+func (p *Pool) forget(s *start) {
+	p.mu.Lock()
+	delete(p.running, s.grant.Token)
+	p.mu.Unlock()
+	s.end(nil)
+}
+
+// ended ends the context of the start that a token owns.
+func (p *Pool) ended(token string, cause error) {
+	p.mu.Lock()
+	s := p.running[token]
+	p.mu.Unlock()
+	if s != nil {
+		s.end(cause)
+	}
+}
+
+// lost ends a start whose lease ended.
+func (p *Pool) lost(g *shaper.Grant) {
+	p.mu.Lock()
+	s := p.running[g.Token]
+	lost := s != nil && !s.reporting // else it ended between the beat and its answer
+	p.mu.Unlock()
+	if lost {
+		p.log.Warn("lease lost", "tenant", g.Tenant, "job", g.ID, "attempt", g.Attempt)
+		p.cfg.Metrics.leaseLost()
+		p.ended(g.Token, shaper.ErrLeaseLost)
+	}
+}
+
+// run waits for the slot, runs the handler, and reports. It returns the next start, if it was given one.
+func (p *Pool) run(s *start, more bool) *start {
+	if !p.await(s) {
+		return nil
+	}
+	g := s.grant
+	err := p.handle(s)
+	f := outcome(s.ctx, g, err)
+	if more && f.Ending != shaper.EndBack && p.hold.Err() == nil {
+		f.Next = shaper.NewToken(p.id)
+	}
+	if f.Ending == shaper.EndError || f.Ending == shaper.EndDead {
+		p.log.Info("attempt failed", "tenant", g.Tenant, "job", g.ID, "attempt", g.Attempt, "err", f.Text)
+	}
+	return p.finish(s, f)
+}
+
+// maxMissed is how many slots in a row a start may miss before its job goes back: the round trip to Redis is
+// longer than the tolerance then, and asking on would only burn slots.
+const maxMissed = 5
+
+// await sleeps until the slot of s. Its wait is anchored on both ends of the call that granted it: never before reply +
+// wait, since the reply was made before it came; and not later than request + wait + τ, since Redis' clock stood at the
+// instant of the grant no earlier than the request was sent. Whoever missed that asks for another slot. False: there is no start.
+func (p *Pool) await(s *start) bool {
+	for missed := 0; ; missed++ {
+		g := s.grant
+		if err := precise.SleepUntil(p.hold, s.told.Add(g.Wait)); err != nil {
+			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
+			return false
+		}
+		late := time.Since(s.asked.Add(g.Wait))
+		if late <= g.Tolerance {
+			p.cfg.Metrics.started(late)
+			return true
+		}
+		p.cfg.Metrics.missedSlot()
+		if missed == maxMissed {
+			p.log.Warn("tolerance too small for this Redis: job goes back", "missed", missed, "late", late, "tolerance", g.Tolerance)
+			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
+			return false
+		}
+		if !p.again(s) {
+			return false
+		}
+	}
+}
+
+// again gets another slot for s.
+func (p *Pool) again(s *start) bool {
+	token := shaper.NewToken(p.id)
+	var grant *shaper.Grant
+	var asked time.Time
+	done := p.insist(p.hold, "ask for another slot", func(ctx context.Context) error {
+		asked = time.Now()
+		g, why, err := p.gate.Again(ctx, s.grant, token)
+		p.cfg.Metrics.roundTrip("gate", asked)
+		if g == nil {
+			if err == nil {
+				p.cfg.Metrics.refusedTicket(why)
+			}
+			return err
+		}
+		grant = g
+		return nil
+	})
+	if grant == nil {
+		if !done { // stopping, and nobody knows which token owns it: its lease ends by itself
+			p.log.Warn("job left to its lease", "tenant", s.grant.Tenant, "job", s.grant.ID)
+		}
+		p.forget(s)
+		return false
+	}
+	p.mu.Lock()
+	delete(p.running, s.grant.Token)
+	s.grant, s.asked, s.told = grant, asked, time.Now()
+	p.running[token] = s
+	p.mu.Unlock()
+	return true
+}
+
+// handle runs the handler and waits for its return, also beyond the end of its context: a handler keeps its place as long as
+// it runs. A panic and runtime.Goexit are errors.
+func (p *Pool) handle(s *start) (err error) {
+	g := s.grant
+	ctx, cancel := context.WithTimeoutCause(s.ctx, g.Timeout, errTimeout)
+	defer cancel()
+	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
+		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
+	s.ctx = ctx
+	task := asynq.NewTaskWithHeaders(g.Type, g.Payload, g.Headers)
+	begun := time.Now()
+	result := make(chan error, 1)
+	go func() { // its own goroutine, so that Goexit ends only the handler
+		err := fmt.Errorf("handler ended its goroutine: %w", errHandler)
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("handler panicked: %v: %w", r, errHandler)
+				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", r, "stack", string(debug.Stack()))
+			}
+			result <- err
+		}()
+		err = p.handler.ProcessTask(ctx, task)
+	}()
+	err = <-result
+	p.cfg.Metrics.handled(time.Since(begun))
+	return err
+}
+
+var errHandler = errors.New("fault in the handler")
+
+// finish reports how a start ended until Redis takes it down, and returns the next start, if it was given one.
+func (p *Pool) finish(s *start, f shaper.Finish) *start {
+	defer p.forget(s)
+	p.mu.Lock()
+	s.reporting = true
+	p.mu.Unlock()
+	var next *start
+	p.insist(p.work, "finish job", func(ctx context.Context) error {
+		asked := time.Now()
+		became, grant, err := p.gate.Finish(ctx, s.grant, f)
+		p.cfg.Metrics.roundTrip("finish", asked)
+		if err != nil && grant == nil {
+			return err
+		}
+		p.cfg.Metrics.finished(became)
+		if became == "stale" {
+			p.log.Warn("job ended, but somebody else owns it", "tenant", s.grant.Tenant, "job", s.grant.ID, "attempt", s.grant.Attempt)
+		}
+		if grant != nil {
+			next = p.granted(grant, asked, err)
+		}
+		return nil
+	})
+	return next
+}
+
+// insist repeats a call, each of which may be repeated, until it succeeds; false if ctx ended before.
+func (p *Pool) insist(ctx context.Context, doing string, call func(context.Context) error) bool {
+	pause := 20 * time.Millisecond
+	for failed := false; ; failed = true {
+		err := call(p.work)
+		if err == nil {
+			return true
+		}
+		if !failed {
+			p.log.Error("Redis failed, trying again", "doing", doing, "err", err)
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return false
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
