@@ -1,0 +1,60 @@
+# `make` lists the targets. Nothing here needs more than Go; what a machine lacks is left out, and said.
+
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+PACKAGES   ?= ./...
+# Timing tests want a core of their own: no more packages at once than there are cores.
+PARALLEL   ?= 2
+BENCHCOUNT ?= 5
+FUZZTIME   ?= 10s
+
+TOOL       := go tool -modfile=internal/tools/go.mod
+# The race detector needs cgo, and that a C compiler.
+RACE       := $(shell command -v "$$(go env CC)" >/dev/null 2>&1 && [ "$$(go env CGO_ENABLED)" = 1 ] && echo -race)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/shaper and bin/enqueue
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/shaper ./cmd/enqueue
+
+.PHONY: test
+test: ## run every test that this machine can run, with the race detector; says what was left out
+	@scripts/left-out "$(RACE)"
+	go test $(RACE) -p $(PARALLEL) $(PACKAGES)
+	@scripts/left-out "$(RACE)"
+
+.PHONY: test-deploy
+test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine
+	cd deploy/check && go test ./...
+
+.PHONY: lint
+lint: fmt vet staticcheck ## gofmt, go vet and staticcheck; changes nothing
+
+.PHONY: fmt
+fmt: ## list files that are not as gofmt writes them
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted, run gofmt -w:"; echo "$$files"; exit 1; }
+
+.PHONY: vet
+vet: ## go vet
+	go vet $(PACKAGES)
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck, at the version in internal/tools
+	$(TOOL) staticcheck $(PACKAGES)
+
+.PHONY: bench
+bench: ## run the benchmarks BENCHCOUNT times, to be compared with benchstat
+	go test -run '^$$' -bench . -benchmem -count $(BENCHCOUNT) -p 1 $(PACKAGES)
+
+.PHONY: fuzz-short
+fuzz-short: ## run each fuzz test for FUZZTIME
+	@scripts/fuzz-short $(FUZZTIME)
+
+.PHONY: clean
+clean: ## remove what build made, and the cached test results
+	rm -rf bin
+	go clean -testcache

@@ -1,0 +1,117 @@
+// Package config reads the daemon's YAML file into the types that package shaper works with.
+//
+// It promises:
+//   - What is not understood is refused: unknown keys, keys written twice, values of the wrong
+//     kind, a second document, YAML anchors, aliases and tags. Environment variables are not expanded.
+//   - Every such error names file, line, column, the path of the key, the value, and what would be
+//     right; one call reports all of them, in the order of the file.
+//   - Secrets stay out of errors: no message quotes a Redis URL, a target's URL, a header or an
+//     environment value, and none quotes the file's text around a mistake.
+//   - Zero means "not written": a zero that is written is either meant or an error.
+//
+// Defaults are not filled in here; they belong to whoever uses the value.
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// MaxSize is how many bytes a config file may have.
+const MaxSize = 1 << 20
+
+// File is a config file as it was written.
+type File struct {
+	Name        string // as it was given to Load or Parse
+	Redis       string // a redis URL; empty = not written. May hold a password: do not log it
+	Listen      string // HOST:PORT of the HTTP API; empty = not written
+	DataDir     string // where the embedded store keeps its files; empty = not written
+	Downstreams map[string]Downstream
+
+	version time.Time
+}
+
+// Version returns the time at which the file was last changed on disk, by which a newer policy
+// is told from an older one. It is zero for a File that came from Parse.
+func (f *File) Version() time.Time { return f.version }
+
+// Downstream is one entry of "downstreams".
+type Downstream struct {
+	Policy      shaper.DownstreamPolicy
+	Concurrency int // workers in this process, 1 … 10 000; 0 = not written
+	Target      Target
+	Tenants     map[string]shaper.Policy // what the file sets for single tenants; unset fields inherit
+	Admit       []Rule                   // checked before the bucket, in this order
+}
+
+// Target is what runs a job: a command (Exec, Env, Dir) or an HTTP request (HTTP, Headers).
+// The zero Target is none: the program registers Go handlers instead.
+type Target struct {
+	Exec    []string          // the command and its arguments, run without a shell
+	Env     map[string]string // added to the command's clean environment
+	Dir     string            // the command's working directory; empty = the daemon's own
+	HTTP    string            // where payloads are posted. May hold a password: do not log it
+	Headers map[string]string // added to every request. May hold secrets: do not log them
+	Line    int               // where the target stands, for errors that only its maker finds
+}
+
+// IsZero reports whether no target was written.
+func (t Target) IsZero() bool { return len(t.Exec) == 0 && t.HTTP == "" }
+
+// Rule is one admission check. Who does not know its Algorithm must refuse the file, with
+// File.Name and Line in the message.
+type Rule struct {
+	Algorithm string       // token_bucket, fixed_window, sliding_log, sliding_counter or leaky_bucket
+	Rate      buckets.Rate // refill or leak; for windows, Events is the limit and Period the window
+	Burst     int64        // size of a token_bucket or leaky_bucket; 0 = not written
+	Line      int          // where the rule stands, counted from 1
+}
+
+// Load reads and checks the file at path. Mistakes in it are *Error values, joined.
+func Load(path string) (*File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read config: %w", err)
+	}
+	f, err := Parse(path, b)
+	if err != nil {
+		return nil, err
+	}
+	f.version = info.ModTime()
+	return f, nil
+}
+
+// Parse checks the text of a config file; name stands for the file in errors. Mistakes are
+// *Error values, joined. It returns either a File or an error.
+func Parse(name string, b []byte) (*File, error) {
+	d := &decoder{file: name}
+	if len(b) > MaxSize {
+		d.report(1, 1, "", fmt.Sprintf("the file is too large: want at most %d bytes", MaxSize))
+		return nil, d.err()
+	}
+	root, ok := d.document(bytes.TrimPrefix(b, []byte("\ufeff")))
+	if !ok {
+		return nil, d.err()
+	}
+	f := &File{Name: name}
+	d.readFile(root, f)
+	if err := d.err(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}

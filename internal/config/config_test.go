@@ -1,0 +1,201 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// contract is the file that the command-line contract shows.
+const contract = `
+redis: redis://127.0.0.1:6379/0
+listen: 127.0.0.1:8080
+downstreams:
+  transcoder:
+    rate: 50/s                 # the whole downstream; optional
+    max_in_flight: 16
+    concurrency: 16            # workers in this process
+    target: { exec: [ffmpeg, -i, "{input}", …] }      # or http: URL; Go programs register handlers instead
+    unknown_tenants: defaults  # or refuse
+    tolerance: 20ms            # and lead, lease: the defaults serve
+    defaults: { rate: 10/s, depth: 1000, on_full: reject, max_attempts: 5, backoff: 1s..5m, timeout: 10m, max_wait: 1h, max_in_flight: 4, retention: 1h }
+    tenants:
+      acme: { rate: 20/s, depth: 5000, weight: 2 }
+    admit:
+      - { token_bucket: 100/s, burst: 1000 }
+      - { fixed_window: 1000/d }
+`
+
+func TestParseContract(t *testing.T) {
+	got, err := Parse("shaper.yaml", []byte(contract))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &File{
+		Name:   "shaper.yaml",
+		Redis:  "redis://127.0.0.1:6379/0",
+		Listen: "127.0.0.1:8080",
+		Downstreams: map[string]Downstream{"transcoder": {
+			Policy: shaper.DownstreamPolicy{
+				Rate: buckets.PerSecond(50), MaxInFlight: 16,
+				UnknownTenants: shaper.UseDefaults, Tolerance: 20 * time.Millisecond,
+				Defaults: shaper.Policy{
+					Rate: buckets.PerSecond(10), Depth: 1000, OnFull: shaper.Reject, MaxAttempts: 5,
+					Backoff: shaper.Backoff{Min: time.Second, Max: 5 * time.Minute},
+					Timeout: 10 * time.Minute, MaxWait: time.Hour, MaxInFlight: 4, Retention: time.Hour,
+				},
+			},
+			Concurrency: 16,
+			Target:      Target{Exec: []string{"ffmpeg", "-i", "{input}", "…"}, Line: 9},
+			Tenants:     map[string]shaper.Policy{"acme": {Rate: buckets.PerSecond(20), Depth: 5000, Weight: 2}},
+			Admit: []Rule{
+				{Algorithm: "token_bucket", Rate: buckets.PerSecond(100), Burst: 1000, Line: 16},
+				{Algorithm: "fixed_window", Rate: buckets.Rate{Events: 1000, Period: 24 * time.Hour}, Line: 17},
+			},
+		}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Parse =\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestParseReadsTheRest(t *testing.T) {
+	got, err := Parse("f", []byte("\ufeffdata_dir: ./data\r\nredis: redis-sentinel://:p@a:1,b:2?master=m"+`
+downstreams:
+  mail:
+    max_in_flight: 0       # as many as the workers have places
+    lead: 30ms
+    lease: 1m
+    max_crashes: 2
+    unknown_tenants: refuse
+    target:
+      http: https://mail.example/send
+      headers: {Authorization: "Bearer x", X-Retries: 3}
+    defaults: {max_wait: 2d, on_full: block}
+    tenants:
+      "1e3":               # a name that YAML would take for a number
+      null: {max_wait: forever, on_full: drop-oldest}
+  files:
+    target: {exec: [cp, -v, 1], env: {LANG: C, N: 5}, dir: /srv}
+    admit:
+      - sliding_log: 5/m
+      - sliding_counter: 6/h
+      - leaky_bucket: 1/90s
+        burst: 3
+  empty:
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &File{
+		Name: "f", DataDir: "./data", Redis: "redis-sentinel://:p@a:1,b:2?master=m",
+		Downstreams: map[string]Downstream{
+			"mail": {
+				Policy: shaper.DownstreamPolicy{
+					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, UnknownTenants: shaper.RefuseUnknown,
+					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
+				},
+				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 11},
+				Tenants: map[string]shaper.Policy{
+					"1e3":  {},
+					"null": {MaxWait: -1, OnFull: shaper.DropOldest},
+				},
+			},
+			"files": {
+				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 18},
+				Admit: []Rule{
+					{Algorithm: "sliding_log", Rate: buckets.Rate{Events: 5, Period: time.Minute}, Line: 20},
+					{Algorithm: "sliding_counter", Rate: buckets.Rate{Events: 6, Period: time.Hour}, Line: 21},
+					{Algorithm: "leaky_bucket", Rate: buckets.Rate{Events: 1, Period: 90 * time.Second}, Burst: 3, Line: 22},
+				},
+			},
+			"empty": {},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Parse =\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shaper.yaml")
+	if _, err := Load(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Load of no file: %v, want os.ErrNotExist", err)
+	}
+	changed := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	if err := os.WriteFile(path, []byte(contract), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, changed, changed); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Name != path || !f.Version().Equal(changed) {
+		t.Errorf("Load: name %q, version %v; want %q, %v", f.Name, f.Version(), path, changed)
+	}
+	if err := os.WriteFile(path, make([]byte, MaxSize+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "want at most 1048576 bytes") {
+		t.Errorf("Load of a large file: %v", err)
+	}
+}
+
+// Every config file that ships is valid.
+func TestShippedFiles(t *testing.T) {
+	paths, err := filepath.Glob("../../deploy/shaper*.yaml")
+	if err != nil || len(paths) < 2 {
+		t.Fatalf("found %v, %v; want the example and the one of docker-compose.yml", paths, err)
+	}
+	for _, path := range paths {
+		if _, err := Load(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The example shows every key that there is.
+func TestExampleIsComplete(t *testing.T) {
+	const path = "../../deploy/shaper.yaml"
+	f, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Downstreams) < 2 {
+		t.Errorf("%d downstreams in %s, want an exec and an http one", len(f.Downstreams), path)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range knownKeys() {
+		if !strings.Contains(string(text), key+":") {
+			t.Errorf("%s does not show the key %q", path, key)
+		}
+	}
+}
+
+// knownKeys asks the decoder for every key it has, by giving each section one that it has not.
+func knownKeys() []string {
+	_, err := Parse("f", []byte(`
+x:
+downstreams:
+  d: {x: , defaults: {x: }, target: {x: }, admit: [{x: }]}
+`))
+	var keys []string
+	for _, line := range strings.Split(err.Error(), "\n") {
+		_, names, _ := strings.Cut(line, "unknown key: want ")
+		keys = append(keys, strings.Split(strings.ReplaceAll(names, " or ", ", "), ", ")...)
+	}
+	return keys
+}

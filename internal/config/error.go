@@ -1,0 +1,49 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// Error is one mistake in a config file. It wraps shaper.ErrInvalid and reads, for example:
+//
+//	shaper.yaml:7:24: downstreams.transcoder.defaults.depth: "0": want 1 to 10000000
+type Error struct {
+	File         string
+	Line, Column int    // counted from 1
+	Path         string // of the key, joined with dots; empty where the text is no YAML
+	Problem      string // the value, unless it may be secret, and what would be right
+}
+
+func (e *Error) Error() string {
+	if e.Path == "" {
+		return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Problem)
+	}
+	return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Path, e.Problem)
+}
+
+func (e *Error) Unwrap() error { return shaper.ErrInvalid }
+
+// maxErrors is how many mistakes one call reports in full: a wrong habit in a file of a thousand
+// tenants shall not fill the terminal.
+const maxErrors = 20
+
+// joinErrors returns the mistakes in the order of the file, nil for none.
+func joinErrors(found []*Error) error {
+	slices.SortStableFunc(found, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	var errs []error
+	for i, e := range found {
+		if i == maxErrors {
+			errs = append(errs, fmt.Errorf("%s: and %d more", e.File, len(found)-maxErrors))
+			break
+		}
+		errs = append(errs, e)
+	}
+	return errors.Join(errs...)
+}
