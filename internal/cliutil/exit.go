@@ -1,0 +1,73 @@
+package cliutil
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Exit codes, the named ones as in sysexits.h.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1  // the program worked, what it reports did not (a job, a check)
+	ExitUsage       = 64 // the command line is wrong
+	ExitDataErr     = 65 // the input is wrong, or in conflict with what is there
+	ExitUnavailable = 69 // the store cannot be reached
+	ExitTempFail    = 75 // refused now, worth another try later
+	ExitConfig      = 78 // the configuration is wrong
+)
+
+// Exit is an error that chooses the program's exit code.
+type Exit struct {
+	Code int
+	Err  error // what to tell on stderr; nil where all has been told
+}
+
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *Exit) Unwrap() error { return e.Err }
+
+// ExitCode makes Exit a cli.ExitCoder.
+func (e *Exit) ExitCode() int { return e.Code }
+
+// Exitf returns an *Exit with a message, formatted as by fmt.Errorf.
+func Exitf(code int, format string, args ...any) error {
+	return &Exit{Code: code, Err: fmt.Errorf(format, args...)}
+}
+
+// Usagef returns the error of a wrong command line.
+func Usagef(format string, args ...any) error { return Exitf(ExitUsage, format, args...) }
+
+// codeOf is the exit code for an error. A cli.ExitCoder counts only at the top:
+// deep inside it may be the *exec.ExitError of some other program.
+func codeOf(err error) int {
+	var exit *Exit
+	if err == nil {
+		return ExitOK
+	}
+	if errors.As(err, &exit) {
+		return exit.Code
+	}
+	if coder, ok := err.(cli.ExitCoder); ok {
+		return coder.ExitCode()
+	}
+	return ExitFailed
+}
+
+// report tells an error on stderr and returns the exit code for it.
+func report(program string, err error, stderr io.Writer) int {
+	if exit := (*Exit)(nil); errors.As(err, &exit) && exit.Err == nil {
+		return exit.Code
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+	}
+	return codeOf(err)
+}

@@ -1,0 +1,108 @@
+package cliutil
+
+import (
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// EnvPrefix begins the environment variable of each flag: --max-wait is
+// SHAPER_MAX_WAIT.
+const EnvPrefix = "SHAPER_"
+
+const (
+	helpName       = "help"
+	versionName    = "version"
+	completionName = "completion"
+)
+
+// prepare gives an app and all its commands the manners of this package.
+func prepare(app *cli.App) {
+	// The library's own help and version flags are variables shared by all apps of
+	// the process, and its help command takes an argument "help" or "h" for itself.
+	// We bring our own.
+	app.HideHelp, app.HideHelpCommand, app.HideVersion = true, true, true
+	app.ExitErrHandler = func(*cli.Context, error) {} // else it calls os.Exit
+	app.OnUsageError = onUsageError
+	setEnv(app.Flags)
+	if len(app.Commands) > 0 {
+		app.Commands = append(app.Commands, completionCommand(app.Name))
+	} else {
+		app.Flags = append(app.Flags, completionFlag())
+	}
+	app.Flags = append(app.Flags, helpFlag())
+	if app.Version != "" {
+		app.Flags = append(app.Flags, &cli.BoolFlag{Name: versionName, Usage: "print the version", DisableDefaultText: true})
+	}
+	for _, command := range app.Commands {
+		prepareCommand(command)
+	}
+}
+
+func prepareCommand(command *cli.Command) {
+	command.HideHelp, command.HideHelpCommand = true, true
+	command.OnUsageError = onUsageError
+	setEnv(command.Flags)
+	command.Flags = append(command.Flags[:len(command.Flags):len(command.Flags)], helpFlag()) // the slice may be shared
+	for _, sub := range command.Subcommands {
+		prepareCommand(sub)
+	}
+}
+
+func helpFlag() cli.Flag {
+	return &cli.BoolFlag{Name: helpName, Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true}
+}
+
+// setEnv gives each flag its environment variable, unless the program has set
+// EnvVars itself: an empty slice that is not nil means none.
+func setEnv(flags []cli.Flag) {
+	for _, flag := range flags {
+		// All flag types have the field, none an interface to set it.
+		field := reflect.Indirect(reflect.ValueOf(flag)).FieldByName("EnvVars")
+		if field.IsValid() && field.IsNil() {
+			field.Set(reflect.ValueOf([]string{Env(flag.Names()[0])}))
+		}
+	}
+}
+
+// Env is the environment variable of the flag called name.
+func Env(name string) string {
+	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// invalidValue is how package flag tells a value that does not parse.
+var invalidValue = regexp.MustCompile(`^invalid value "(.*)" for flag -([^:]+): (.*)$`)
+
+// onUsageError turns the library's error about a flag's value into ours. (Unknown
+// flags and missing values are found before, by parse.)
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	text := err.Error()
+	if m := invalidValue.FindStringSubmatch(text); m != nil {
+		value, name, want := m[1], m[2], m[3]
+		if flag := findFlag(c.Command.Flags, name); flag != nil && wantOf(flag) != "" {
+			want = "want " + wantOf(flag)
+		}
+		text = dashed(name) + " " + strconv.Quote(value) + ": " + want
+	}
+	return Usagef("%s%s", text, seeHelp(c.Command.HelpName))
+}
+
+// wantOf says what a flag's value must look like.
+func wantOf(flag cli.Flag) string {
+	switch flag.(type) {
+	case *cli.DurationFlag:
+		return "a duration, such as 500ms, 10s or 1h30m"
+	case *cli.IntFlag, *cli.Int64Flag:
+		return "a whole number"
+	case *cli.UintFlag, *cli.Uint64Flag:
+		return "a whole number, not negative"
+	case *cli.Float64Flag:
+		return "a number"
+	case *cli.BoolFlag:
+		return "true or false, or no value"
+	}
+	return ""
+}
