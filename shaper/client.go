@@ -77,9 +77,10 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	args = append([]any{s.Tenant}, args...)
 	for {
 		v, err := c.q.run(ctx, enqueueScript, "enqueue", args...)
-		r, block, err := c.result(s, v, err)
+		r, block, err := c.result(&s, replyOf(v).next(), err)
 		if err != nil || !block {
 			return r, err
 		}
@@ -93,12 +94,13 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	}
 }
 
+// offerArgs checks s and returns what the enqueue script is told of it.
 func (c *Client) offerArgs(s *Spec) ([]any, error) {
 	named, err := c.check(s)
 	if err != nil {
 		return nil, err
 	}
-	body, digest, err := s.encode(nonce(), named)
+	body, digest, err := s.encode(named)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +108,11 @@ func (c *Client) offerArgs(s *Spec) ([]any, error) {
 	if !s.At.IsZero() {
 		at = s.At.UnixMicro()
 	}
-	return []any{s.Tenant, s.ID, micros(s.Delay), at, digest, body}, nil
+	return []any{s.ID, micros(s.Delay), at, digest, body}, nil
 }
 
-// result reads the reply of the enqueue script. block tells that the tenant's policy is to wait for room.
-func (c *Client) result(s Spec, v any, err error) (r Result, block bool, _ error) {
+// result reads what the enqueue script says of one job. block tells that the tenant's policy is to wait for room.
+func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ error) {
 	r = Result{ID: s.ID, Tenant: s.Tenant, Downstream: c.q.downstream, Status: Refused}
 	if err != nil {
 		if !strings.Contains(err.Error(), "OOM ") {
@@ -144,48 +146,79 @@ type Outcome struct {
 	Err    error
 }
 
-// offerBatch is how many jobs share a round trip in OfferMany.
-const offerBatch = 200
+// offerBatch is how many jobs of a tenant share a call in OfferMany, and offerBytes about how much they may hold: a script
+// should not keep Redis from others for longer than a few ms.
+const (
+	offerBatch = 100
+	offerBytes = 256 << 10
+	offerCalls = 8 // calls in a pipeline
+)
 
 // OfferMany offers jobs in pipelines, each on its own: one that is invalid or refused hinders no other. It returns one
-// Outcome per Spec, in order. It never waits for room: with on_full: block a full bucket refuses.
+// Outcome per Spec, in order; jobs of one tenant are accepted in order. It never waits for room: with on_full: block a full
+// bucket refuses.
 func (c *Client) OfferMany(ctx context.Context, specs []Spec) []Outcome {
 	out := make([]Outcome, len(specs))
-	for start := 0; start < len(specs); start += offerBatch {
-		end := min(start+offerBatch, len(specs))
-		c.offerBatch(ctx, specs[start:end], out[start:end])
-	}
-	return out
-}
-
-func (c *Client) offerBatch(ctx context.Context, specs []Spec, out []Outcome) {
-	pipe := c.q.rdb.Pipeline()
-	cmds := make([]*redis.Cmd, len(specs))
-	args := make([][]any, len(specs))
-	checked := make([]Spec, len(specs))
-	for i, s := range specs {
-		a, err := c.offerArgs(&s)
-		checked[i] = s
+	var calls []*offerCall
+	open := map[string]*offerCall{} // by tenant
+	for i := range specs {
+		s := specs[i]
+		args, err := c.offerArgs(&s)
 		if err != nil {
 			out[i].Err = err
 			continue
 		}
-		args[i] = c.q.args(a...)
-		cmds[i] = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), args[i]...)
+		k := open[s.Tenant]
+		if k == nil || len(k.index) == offerBatch || k.bytes > offerBytes {
+			k = &offerCall{args: c.q.args(s.Tenant)}
+			open[s.Tenant] = k
+			calls = append(calls, k)
+		}
+		k.args = append(k.args, args...)
+		k.bytes += len(s.Payload)
+		k.index, k.specs = append(k.index, i), append(k.specs, s)
+		if len(calls) == offerCalls && len(k.index) == offerBatch {
+			c.offer(ctx, calls, out)
+			calls, open = nil, map[string]*offerCall{}
+		}
+	}
+	for len(calls) > 0 {
+		n := min(len(calls), offerCalls)
+		c.offer(ctx, calls[:n], out)
+		calls = calls[n:]
+	}
+	return out
+}
+
+// offerCall is one call of the enqueue script for some jobs of a tenant.
+type offerCall struct {
+	args  []any
+	bytes int
+	index []int // where their outcomes go
+	specs []Spec
+	cmd   *redis.Cmd
+}
+
+// offer makes some calls in one round trip.
+func (c *Client) offer(ctx context.Context, calls []*offerCall, out []Outcome) {
+	pipe := c.q.rdb.Pipeline()
+	for _, k := range calls {
+		k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), k.args...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	for i, cmd := range cmds {
-		if cmd == nil {
-			continue
-		}
-		v, err := cmd.Result()
+	for _, k := range calls {
+		v, err := k.cmd.Result()
 		if redis.HasErrorPrefix(err, "NOSCRIPT") { // a restarted Redis: Run loads the script again
-			v, err = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), args[i]...).Result()
+			v, err = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), k.args...).Result()
 		}
 		if err != nil {
 			err = storeErr("enqueue", err)
 		}
-		out[i].Result, _, out[i].Err = c.result(checked[i], v, err)
+		r := replyOf(v)
+		for i := range k.specs {
+			o := &out[k.index[i]]
+			o.Result, _, o.Err = c.result(&k.specs[i], r.next(), err)
+		}
 	}
 }
 

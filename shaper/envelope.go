@@ -22,8 +22,9 @@ import (
 // since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are ms, and 0 where the
 // tenant's policy decides; headers are a JSON object, or nothing. The scripts read its first line, see lua/job.lua.
 
-// encode returns a Spec's body without since, and its digest.
-func (s *Spec) encode(nonce string, named bool) (body, digest string, err error) {
+// encode returns a Spec's body without since, and its digest. The digest tells a job that is offered again from another one
+// under the same id, and a call that is repeated from either. An id that was made up for this call says both by itself.
+func (s *Spec) encode(named bool) (body, digest string, err error) {
 	headers := ""
 	if len(s.Headers) > 0 {
 		b, err := json.Marshal(s.Headers)
@@ -32,23 +33,25 @@ func (s *Spec) encode(nonce string, named bool) (body, digest string, err error)
 		}
 		headers = string(b)
 	}
-	digest = "." + nonce
+	digest = "."
 	if named {
 		h := sha256.New()
 		// Lengths keep the parts apart; json.Marshal sorts the keys of headers.
 		fmt.Fprintf(h, "%d %d %d\n%s%s", len(s.Type), len(headers), len(s.Payload), s.Type, headers)
 		h.Write(s.Payload)
-		digest = base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16]) + digest
+		digest = base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16]) + "." + nonce()
 	}
-	wait := s.MaxWait / time.Millisecond
+	wait := int64(s.MaxWait / time.Millisecond)
 	if s.MaxWait < 0 {
 		wait = -1
 	}
-	var b strings.Builder
-	b.Grow(64 + len(s.Type) + len(headers) + len(s.Payload))
-	fmt.Fprintf(&b, "%d %d %d %d %s\n%s\n%s\n", wait, s.MaxAttempts, s.Retention/time.Millisecond, s.Timeout/time.Millisecond, digest, s.Type, headers)
-	b.Write(s.Payload)
-	return b.String(), digest, nil
+	b := make([]byte, 0, 64+len(s.Type)+len(headers)+len(s.Payload))
+	for _, n := range []int64{wait, int64(s.MaxAttempts), int64(s.Retention / time.Millisecond), int64(s.Timeout / time.Millisecond)} {
+		b = append(strconv.AppendInt(b, n, 10), ' ')
+	}
+	b = append(append(append(b, digest...), '\n'), s.Type...)
+	b = append(append(append(b, '\n'), headers...), '\n')
+	return string(append(b, s.Payload...)), digest, nil
 }
 
 // envelope is a decoded body.

@@ -201,9 +201,9 @@ func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Durat
 	return out, nil
 }
 
-// Leave forgets a pool that has stopped.
+// Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.
 func (g *Gate) Leave(ctx context.Context, pool string) error {
-	if err := g.q.rdb.HDel(ctx, g.q.poolsKey(), pool, pool+":n").Err(); err != nil {
+	if err := g.q.rdb.HDel(ctx, g.q.poolsKey(), pool).Err(); err != nil {
 		return storeErr("leave", err)
 	}
 	return nil

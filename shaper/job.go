@@ -15,12 +15,13 @@ const (
 	StateExpired   State = "expired"   // it waited longer than max_wait and was never started
 	StateCancelled State = "cancelled" // somebody cancelled it
 	StateDropped   State = "dropped"   // drop-oldest made room of it
+	StateRemoved   State = "removed"   // it was dead, and somebody removed it
 )
 
 // Ended reports whether a job in this state will not start again by itself.
 func (s State) Ended() bool {
 	switch s {
-	case StateDead, StateDone, StateExpired, StateCancelled, StateDropped:
+	case StateDead, StateDone, StateExpired, StateCancelled, StateDropped, StateRemoved:
 		return true
 	}
 	return false

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
 
 //go:embed lua/*.lua
@@ -27,19 +29,19 @@ func script(files ...string) *redis.Script {
 }
 
 var (
-	enqueueScript  = script("base", "timeline", "tenant", "job", "enqueue")
-	releaseScript  = script("base", "timeline", "tenant", "job", "pick", "release")
-	gateScript     = script("base", "timeline", "tenant", "job", "slot", "gate")
-	finishScript   = script("base", "timeline", "tenant", "job", "pick", "slot", "finish")
-	beatScript     = script("base", "timeline", "tenant", "job", "beat")
-	givebackScript = script("base", "timeline", "tenant", "job", "giveback")
-	cancelScript   = script("base", "timeline", "tenant", "job", "cancel")
-	deadScript     = script("base", "timeline", "tenant", "job", "dead")
-	purgeScript    = script("base", "timeline", "tenant", "job", "purge")
-	policyScript   = script("base", "timeline", "tenant", "policy")
-	pauseScript    = script("base", "timeline", "tenant", "pause")
-	forgetScript   = script("base", "timeline", "tenant", "forget")
-	statsScript    = script("base", "timeline", "tenant", "job", "slot", "stats")
+	enqueueScript  = script("base", "enqueue_busy", "hash", "timeline", "tenant", "job", "enqueue")
+	releaseScript  = script("base", "hash", "timeline", "tenant", "job", "pick", "release")
+	gateScript     = script("base", "hash", "timeline", "tenant", "job", "slot", "gate")
+	finishScript   = script("base", "hash", "timeline", "tenant", "job", "pick", "slot", "finish")
+	beatScript     = script("base", "hash", "timeline", "tenant", "job", "beat")
+	givebackScript = script("base", "hash", "timeline", "tenant", "job", "giveback")
+	cancelScript   = script("base", "hash", "timeline", "tenant", "job", "cancel")
+	deadScript     = script("base", "hash", "timeline", "tenant", "job", "dead")
+	purgeScript    = script("base", "hash", "timeline", "tenant", "job", "purge")
+	policyScript   = script("base", "hash", "timeline", "tenant", "policy")
+	pauseScript    = script("base", "hash", "timeline", "tenant", "pause")
+	forgetScript   = script("base", "hash", "timeline", "tenant", "forget")
+	statsScript    = script("base", "hash", "timeline", "tenant", "job", "slot", "stats")
 )
 
 // batch is how many items a script handles at most in one call: BATCH in lua/base.lua.
@@ -47,7 +49,7 @@ const batch = 50
 
 // queue is one downstream in Redis: what Client, Scheduler, Gate and Admin share.
 type queue struct {
-	rdb        redis.UniversalClient
+	rdb        redis.UniversalClient // its script calls share round trips
 	downstream string
 	prefix     string
 	clock      func() int64 // µs since the epoch for a test that pretends one; nil = Redis' clock
@@ -57,7 +59,7 @@ func newQueue(rdb redis.UniversalClient, downstream string) (queue, error) {
 	if err := ValidName("downstream", downstream); err != nil {
 		return queue{}, err
 	}
-	return queue{rdb: rdb, downstream: downstream, prefix: prefix(downstream)}, nil
+	return queue{rdb: coalesce.New(rdb), downstream: downstream, prefix: prefix(downstream)}, nil
 }
 
 func (q queue) keys() []string { return []string{q.prefix} }

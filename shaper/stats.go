@@ -35,8 +35,8 @@ func (t TenantInfo) Level() int { return t.Waiting + t.Delayed }
 // Counters count since a tenant was first seen, or came back after it had been idle for more than a day.
 type Counters struct {
 	Accepted, Started, Done, Failed, Retried, Throttled, Dead, Expired, Cancelled, Dropped, Crashed int64
-	LostTickets                                                                                    int64 // tickets that never came to the gate; their jobs went back
-	Forgotten                                                                                      int64 // dead jobs that were too old or too many
+	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back
+	Forgotten                                                                                       int64 // dead jobs that were too old or too many
 }
 
 func (c *Counters) add(d Counters) {

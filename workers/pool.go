@@ -60,6 +60,7 @@ type Pool struct {
 	cfg        Config
 	log        *slog.Logger
 	bell       *doorbell
+	places     chan struct{} // holds one for each ticket that is being served
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
 	// waits for Redis after that.
@@ -94,7 +95,7 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 		return nil, err
 	}
 	p := &Pool{downstream: downstream, id: poolID(), rdb: rdb, gate: gate, handler: handler, cfg: cfg,
-		bell: newDoorbell(), running: map[string]*start{}}
+		bell: newDoorbell(), places: make(chan struct{}, cfg.Concurrency), running: map[string]*start{}}
 	p.log = cfg.Logger.With("downstream", downstream, "pool", p.id)
 	p.hold, p.endHold = context.WithCancel(context.Background())
 	p.work, p.abandon = context.WithCancel(context.Background())

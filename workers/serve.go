@@ -21,7 +21,7 @@ type start struct {
 	end   context.CancelCauseFunc
 	ctx   context.Context
 
-	reporting bool // its end is being taken down, so a beat that finds no lease means nothing; guarded by Pool.mu
+	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
 }
 
 // ticket is asynq's handler. It returns nil whatever comes of the job: asynq must never retry one.
@@ -30,6 +30,12 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 	if err != nil {
 		p.log.Error("ticket cannot be read", "err", err)
 		return nil
+	}
+	// asynq frees a worker's place when its own lease of a ticket ends (after 30 s without Redis), although the handler still runs.
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	case <-p.hold.Done(): // draining
 	}
 	p.mu.Lock()
 	draining := p.draining
@@ -120,7 +126,7 @@ func (p *Pool) ended(token string, cause error) {
 func (p *Pool) lost(g *shaper.Grant) {
 	p.mu.Lock()
 	s := p.running[g.Token]
-	lost := s != nil && !s.reporting // else it ended between the beat and its answer
+	lost := s != nil && !s.changing // else it ended, or got another slot, between the beat and its answer
 	p.mu.Unlock()
 	if lost {
 		p.log.Warn("lease lost", "tenant", g.Tenant, "job", g.ID, "attempt", g.Attempt)
@@ -135,8 +141,7 @@ func (p *Pool) run(s *start, more bool) *start {
 		return nil
 	}
 	g := s.grant
-	err := p.handle(s)
-	f := outcome(s.ctx, g, err)
+	f := p.handle(s)
 	if more && f.Ending != shaper.EndBack && p.hold.Err() == nil {
 		f.Next = shaper.NewToken(p.id)
 	}
@@ -182,6 +187,9 @@ func (p *Pool) again(s *start) bool {
 	token := shaper.NewToken(p.id)
 	var grant *shaper.Grant
 	var asked time.Time
+	p.mu.Lock()
+	s.changing = true
+	p.mu.Unlock()
 	done := p.insist(p.hold, "ask for another slot", func(ctx context.Context) error {
 		asked = time.Now()
 		g, why, err := p.gate.Again(ctx, s.grant, token)
@@ -204,38 +212,42 @@ func (p *Pool) again(s *start) bool {
 	}
 	p.mu.Lock()
 	delete(p.running, s.grant.Token)
-	s.grant, s.asked, s.told = grant, asked, time.Now()
+	s.grant, s.asked, s.told, s.changing = grant, asked, time.Now(), false
 	p.running[token] = s
 	p.mu.Unlock()
 	return true
 }
 
-// handle runs the handler and waits for its return, also beyond the end of its context: a handler keeps its place as long as
-// it runs. A panic and runtime.Goexit are errors.
-func (p *Pool) handle(s *start) (err error) {
+// handle runs the handler, waits for its return, also beyond the end of its context (a handler keeps its place as long as it
+// runs), and tells what to report. A panic and runtime.Goexit are errors.
+func (p *Pool) handle(s *start) shaper.Finish {
 	g := s.grant
 	ctx, cancel := context.WithTimeoutCause(s.ctx, g.Timeout, errTimeout)
 	defer cancel()
 	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
 		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
-	s.ctx = ctx
 	task := asynq.NewTaskWithHeaders(g.Type, g.Payload, g.Headers)
 	begun := time.Now()
-	result := make(chan error, 1)
+	result := make(chan shaper.Finish, 1)
 	go func() { // its own goroutine, so that Goexit ends only the handler
-		err := fmt.Errorf("handler ended its goroutine: %w", errHandler)
+		var f shaper.Finish
+		fault := fmt.Errorf("handler ended its goroutine: %w", errHandler)
 		defer func() {
 			if r := recover(); r != nil {
-				err = fmt.Errorf("handler panicked: %v: %w", r, errHandler)
-				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", r, "stack", string(debug.Stack()))
+				fault = fmt.Errorf("handler panicked: %v: %w", r, errHandler)
+				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
-			result <- err
+			if f.Ending == "" {
+				f = outcome(ctx, g, fault)
+			}
+			result <- f
 		}()
-		err = p.handler.ProcessTask(ctx, task)
+		// outcome belongs in here: what an error's methods do is the handler's doing too, and those of a nil *MyError panic.
+		f = outcome(ctx, g, p.handler.ProcessTask(ctx, task))
 	}()
-	err = <-result
+	f := <-result
 	p.cfg.Metrics.handled(time.Since(begun))
-	return err
+	return f
 }
 
 var errHandler = errors.New("fault in the handler")
@@ -244,7 +256,7 @@ var errHandler = errors.New("fault in the handler")
 func (p *Pool) finish(s *start, f shaper.Finish) *start {
 	defer p.forget(s)
 	p.mu.Lock()
-	s.reporting = true
+	s.changing = true
 	p.mu.Unlock()
 	var next *start
 	p.insist(p.work, "finish job", func(ctx context.Context) error {

@@ -20,7 +20,8 @@ for i = 5, #ARGV, 3 do
   reply[#reply + 1] = mine and (j.st == 'c' and 2 or 1) or 0
 end
 local before = call('HGET', K_POOLS, pool)
-local places = string.match(before or '', '^(%d+) ')
+local places, deadline = string.match(before or '', '^(%d+) (%d+)$')
+if tonumber(deadline or 0) < now then places = 0 end -- it counted as gone
 call('HSET', K_POOLS, pool, ARGV[3] .. ' ' .. int(now + ARGV[4]))
 call('PEXPIRE', K_POOLS, 86400000)
 if tonumber(places or 0) < tonumber(ARGV[3]) then wake() end

@@ -30,6 +30,7 @@ elseif call('ZREM', k_later(T), id) == 0 then
   call('LREM', k_wait(T), 1, id)
 end
 finished(ds, t, id, j or fresh(0), 'cancelled', '', now)
-if settle(ds, t, now) then wake() end
+if settle(ds, t, now) or ds.blocked == '1' then wake() end
+put(ds, 'blocked', '0')
 save(ds)
 return 'cancelled'

@@ -45,34 +45,32 @@ if j.st ~= 'r' and j.st ~= 'c' then
   return replayed(j.st == 'x' and 'dead' or j.st == 'z' and 'retry' or 'back', j.nx)
 end
 
+heal(ds, t, now)
 local cancelled = j.st == 'c'
-left(ds, t, id, j)
+local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
+left(ds, t, id, j, chains)
 
--- The next job is picked before this one is written, so that the receipt holds it.
-local cache = { [T] = t }
+-- The next job is picked before this one is written down, so that the receipt names it.
 local t2, id2, j2, body2
-local function take_next()
-  if more == '-' then return end
+if chains then
+  local cache, cap = { [T] = t }, tonumber(ds.cap or 0)
   promote(ds, cache, now)
-  local cap = tonumber(ds.cap or 0)
-  if cap > 0 and busy(ds) >= cap then return end
-  t2, id2, j2, body2 = pick(ds, cache, now)
-  if not t2 then return end
-  local slot = next_slot(ds, t2, now)
-  j2.att = j2.att + 1
-  entered(ds, t2, more)
-  run(ds, t2, id2, j2, slot, more, now)
-  j.nx = t2.name .. '/' .. id2
-  picked(ds, t2, now)
+  if cap == 0 or busy(ds) < cap then t2, id2, j2, body2 = pick(ds, cache, now) end
+  if t2 then
+    j2.att = j2.att + 1
+    entered(ds, t2, more, true)
+    run(ds, t2, id2, j2, next_slot(ds, t2, now), more, now)
+    j.nx = t2.name .. '/' .. id2
+  else
+    place(tok, -1)
+  end
 end
 
 local answer
 if outcome == 'ok' then
-  take_next()
   finished(ds, t, id, j, 'done', text, now)
   answer = 'done'
 elseif cancelled then
-  take_next()
   finished(ds, t, id, j, 'cancelled', text, now)
   answer = 'cancelled'
 elseif outcome == 'back' then
@@ -84,13 +82,12 @@ elseif outcome == 'throttled' or outcome == 'throttled-all' then
   if num(h, 'until') < now + ARGV[6] then put(h, 'until', now + ARGV[6]) end
   j.fg, j.err = j.fg + 1, text
   to_front(T, id, j)
-  call('HINCRBY', t.key, 'throttled', 1)
+  count(t, 'throttled')
   answer = 'back'
 else
-  call('HINCRBY', t.key, 'failed', 1)
+  count(t, 'failed')
   local h = header(call('HGET', k_jobs(T), id))
   local most = h.attempts > 0 and h.attempts or nrule(ds, t, 'p:attempts')
-  take_next()
   if outcome == 'dead' or j.att - j.fg >= most then
     bury(t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
     answer = 'dead'
@@ -98,12 +95,15 @@ else
     j.st, j.err = 'z', text
     store(T, id, j)
     call('ZADD', k_later(T), int(now + ARGV[6]), id)
-    call('HINCRBY', t.key, 'retried', 1)
+    count(t, 'retried')
     answer = 'retry'
   end
 end
-local woken = settle(ds, t, now)
-if woken or (ds.blocked == '1' and not t2) then wake() end
+
+if t2 then picked(ds, t2, now) end
+if t2 ~= t then
+  if settle(ds, t, now) or (ds.blocked == '1' and not t2) then wake() end
+end
 if not t2 then put(ds, 'blocked', '0') end
 save(ds)
 

@@ -21,6 +21,14 @@ local t = tenant(ds, T, now)
 local body = call('HGET', k_jobs(T), id)
 if (j.st == 'r' or j.st == 'c') and j.tok == new then return granted(ds, t, id, j, now, body) end
 
+if body and j.st == 'c' and j.tok == old then -- cancelled, and its slot was missed: it need not start to end
+  left(ds, t, id, j)
+  finished(ds, t, id, j, 'cancelled', '', now)
+  if settle(ds, t, now) or ds.blocked == '1' then wake() end
+  put(ds, 'blocked', '0')
+  save(ds)
+  return { 'gone' }
+end
 local ticket = j.st == 'o' and old == '-' and j.rel == tonumber(ARGV[4])
 if not body or not (ticket or (j.st == 'r' and j.tok == old)) then return { 'gone' } end
 
@@ -39,7 +47,8 @@ end
 if ticket and j.att == 0 and overdue(ds, t, header(body), now) then
   left(ds, t, id, j)
   finished(ds, t, id, j, 'expired', '', now)
-  if settle(ds, t, now) then wake() end
+  if settle(ds, t, now) or ds.blocked == '1' then wake() end
+  put(ds, 'blocked', '0')
   save(ds)
   return { 'expired' }
 end

@@ -31,6 +31,11 @@ local function header(body)
   return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
 end
 
+-- count counts what happened to a tenant's jobs. The two that happen most travel with its hash, which is written anyway.
+local function count(t, what)
+  if what == 'started' or what == 'done' then add(t, what, 1) else call('HINCRBY', t.key, what, 1) end
+end
+
 -- finished writes how a job ended, and forgets the rest. text is its result or error.
 local function finished(ds, t, id, j, how, text, now)
   local T = t.name
@@ -41,7 +46,7 @@ local function finished(ds, t, id, j, how, text, now)
   call('HDEL', k_state(T), id)
   call('SET', k_end(T, id), table.concat({ how, int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot), int(h.since or 0),
     int(now), j.nx, h.digest }, ' ') .. '\n' .. string.match(body, '\n([^\n]*)\n') .. '\n' .. text, 'PX', int(keep))
-  call('HINCRBY', t.key, how, 1)
+  count(t, how)
 end
 
 -- overdue tells whether a job that was never started has waited longer than it may.
@@ -72,8 +77,19 @@ local function to_front(T, id, j)
   call('RPUSH', w, id)
 end
 
--- left takes a job off the books of what is in flight. pool is the token's owner, before the dot.
-local function left(ds, t, id, j)
+-- pool_of is the pool that a token belongs to: what stands before the dot.
+local function pool_of(tok) return string.match(tok, '^[^.]*') end
+
+-- place counts the running jobs of a token's pool, one more or one less. At 0 nothing is left of the count, so it is right
+-- whether the pool itself was forgotten meanwhile or not.
+local function place(tok, n)
+  local field = pool_of(tok) .. ':n'
+  if call('HINCRBY', K_POOLS, field, n) <= 0 then call('HDEL', K_POOLS, field) end
+end
+
+-- left takes a job off the books of what is in flight. With keep its place in its pool stays taken: the pool runs
+-- another job in the same call.
+local function left(ds, t, id, j, keep)
   local member = t.name .. ' ' .. id
   if j.st == 'o' then
     call('ZREM', K_OUT, member)
@@ -83,7 +99,7 @@ local function left(ds, t, id, j)
     call('ZREM', K_RUN, member)
     add(t, 'run', -1)
     add(ds, 'run', -1)
-    call('HINCRBY', K_POOLS, string.match(j.tok, '^[^.]*') .. ':n', -1)
+    if not keep then place(j.tok, -1) end
   end
 end
 
@@ -95,7 +111,7 @@ local function bury(t, id, j, reason, err, now)
   j.st, j.reason, j.err = 'x', reason, err
   store(T, id, j)
   call('ZADD', k_dead(T), int(now), id)
-  call('HINCRBY', t.key, 'dead', 1)
+  count(t, 'dead')
   local old = call('ZRANGEBYSCORE', k_dead(T), '-inf', int(now - DEAD_AGE), 'LIMIT', 0, BATCH)
   local over = call('ZCARD', k_dead(T)) - DEAD_MAX
   if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(T), 0, math.min(over, BATCH) - 1) end
@@ -103,19 +119,19 @@ local function bury(t, id, j, reason, err, now)
     call('ZREM', k_dead(T), o)
     call('HDEL', k_jobs(T), o)
     call('HDEL', k_state(T), o)
-    call('HINCRBY', t.key, 'forgotten', 1)
+    count(t, 'forgotten')
   end
 end
 
 -- crashed handles a lease that ended: the job comes back to the front, until it has done so too often.
 local function crashed(ds, t, id, j, now)
   left(ds, t, id, j)
-  call('HINCRBY', t.key, 'crashed', 1)
+  count(t, 'crashed')
   if j.st == 'c' then
     finished(ds, t, id, j, 'cancelled', '', now)
     return
   end
-  j.cr, j.fg = j.cr + 1, j.fg + 1
+  j.cr, j.fg, j.tok = j.cr + 1, j.fg + 1, '-' -- its worker, should it live, is told that it came too late
   if j.cr >= ds.crashes then
     bury(t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
   else

@@ -15,6 +15,7 @@ if T == '' then
   put(ds, 'until', ends)
 else
   local t = tenant(ds, T, now)
+  heal(ds, t, now)
   put(t, 'until', ends)
   -- A pause is an order: it stays as long as a policy does.
   if ends > 0 and not t.ver then put(t, 'ver', 1) end

@@ -12,21 +12,29 @@ local function places(ds, now)
       if tonumber(deadline) >= now then
         free = free + math.max(0, n - tonumber(v[pool .. ':n'] or 0))
       elseif tonumber(deadline) < now - 60000000 then
-        call('HDEL', K_POOLS, pool, pool .. ':n')
+        call('HDEL', K_POOLS, pool)
       end
-    elseif not v[string.match(pool, '^[^:]*')] then
-      call('HDEL', K_POOLS, pool) -- jobs counted for a pool that is forgotten
     end
   end
   return free - num(ds, 'out')
+end
+
+-- load returns a tenant, once a script, with its deadlines healed.
+local function load(ds, cache, T, now)
+  local t = cache[T]
+  if not t then
+    t = tenant(ds, T, now)
+    heal(ds, t, now)
+    cache[T] = t
+  end
+  return t
 end
 
 -- promote moves tenants whose time has come into the fair order. Returns true if there may be more of them.
 local function promote(ds, cache, now)
   local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
   for _, T in ipairs(names) do
-    local t = cache[T] or tenant(ds, T, now)
-    cache[T] = t
+    local t = load(ds, cache, T, now)
     call('ZREM', K_DUE, T)
     -- A tenant that was idle starts at the present virtual time: idleness earns no share.
     call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), T)
@@ -77,8 +85,7 @@ local function pick(ds, cache, now)
   for _ = 1, BATCH do
     local T = call('ZRANGE', K_READY, 0, 0)[1]
     if not T then return nil end
-    local t = cache[T] or tenant(ds, T, now)
-    cache[T] = t
+    local t = load(ds, cache, T, now)
     ripen(t, now)
     local id, j, body
     if ripe(ds, t, now) then id, j, body = head(ds, t, now) end
@@ -94,10 +101,12 @@ local function pick(ds, cache, now)
   end
 end
 
--- picked files the tenant again, after the caller has entered its job.
+-- picked files the tenant again, after the caller has entered its job. A tenant that may send another one at once stays
+-- in the fair order; then it needs no other place in the books.
 local function picked(ds, t, now)
   if ripe(ds, t, now) and call('EXISTS', k_wait(t.name)) == 1 then
     call('ZADD', K_READY, int(num(t, 'vt')), t.name)
+    call('ZREM', K_DUE, t.name)
     save(t)
     return
   end

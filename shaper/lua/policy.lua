@@ -1,7 +1,7 @@
 -- policy: set fields of the downstream or of a tenant; the newest version wins. Safe to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
--- ARGV[2] tenant, "" = the downstream  [3] version, µs since the epoch, 0 = now
+-- ARGV[2] tenant, "" = the downstream  [3] version, µs since the epoch, 0 = by hand: newer than what stands
 -- ARGV[4] 1 = fields that are not named here are unset (a whole policy, from a file)
 -- ARGV[5…] field, value …; an empty value unsets the field
 --
@@ -11,9 +11,9 @@
 
 allow_oom()
 local now, T = clock(), ARGV[2]
-local version = ARGV[3] ~= '0' and tonumber(ARGV[3]) or now
 local key = T == '' and K_DS or k_tenant(T)
 local stands = tonumber(call('HGET', key, 'ver') or 0)
+local version = ARGV[3] ~= '0' and tonumber(ARGV[3]) or math.max(now, stands)
 if stands > version then return 0 end
 local unset = {}
 if ARGV[4] == '1' then

@@ -22,10 +22,11 @@ while n < BATCH do
   if not id then break end
   out(id)
 end
-for _, id in ipairs(call('ZREVRANGE', k_later(T), 0, BATCH - n - 1)) do
-  if n >= BATCH then break end
-  call('ZREM', k_later(T), id)
-  out(id)
+if n < BATCH then
+  for _, id in ipairs(call('ZREVRANGE', k_later(T), 0, BATCH - n - 1)) do
+    call('ZREM', k_later(T), id)
+    out(id)
+  end
 end
 settle(ds, t, now)
 save(ds)

@@ -17,39 +17,51 @@ local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ds = downstream(now)
 local cache, out, more = {}, {}, false
 
-local function load(T)
-  cache[T] = cache[T] or tenant(ds, T, now)
-  return cache[T]
-end
-
 -- The clock stepped back: deadlines that lie further ahead than any can are brought near, and every tenant is filed anew.
-if now < num(ds, 'clock') then
+local step = num(ds, 'back') - num(ds, 'healed')
+if step > 0 then
+  put(ds, 'healed', num(ds, 'back'))
   call('ZUNIONSTORE', K_DUE, 1, K_DUE, 'WEIGHTS', 0)
+  local pools = call('HGETALL', K_POOLS)
+  for i = 1, #pools, 2 do
+    local n, deadline = string.match(pools[i + 1], '^(%d+) (%d+)$')
+    if n then call('HSET', K_POOLS, pools[i], n .. ' ' .. int(deadline - step)) end
+  end
   for key, ahead in pairs({ [K_OUT] = ticket_ttl, [K_RUN] = ds.lease + ds.hold }) do
     for _, m in ipairs(call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, 1000)) do
       call('ZADD', key, int(now + ahead), m)
     end
   end
 end
+
+-- Redis was away, or all schedulers were: then so were perhaps the beats of workers that live. Leases that ended meanwhile
+-- or end just now are not over before those had the time to beat again. Those that had ended before are; so whoever calls
+-- seldom does not put off for ever what he is here for.
+local last, lease_end = num(ds, 'clock'), now
+if last > 0 and (ds.epoch > last or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
+  put(ds, 'from', last)
+  put(ds, 'mercy', now + math.min(4000000, ds.lease))
+end
+if now < num(ds, 'mercy') then lease_end = num(ds, 'from') end
 put(ds, 'clock', now)
 
 -- back takes every job of a book whose time is over, newest first, so that the oldest ends up in front.
-local function back(book, bring)
-  local members = call('ZRANGEBYSCORE', book, '-inf', int(now), 'LIMIT', 0, BATCH)
+local function back(book, over, bring)
+  local members = call('ZRANGEBYSCORE', book, '-inf', int(over), 'LIMIT', 0, BATCH)
   for i = #members, 1, -1 do
     local T, id = string.match(members[i], '^(%S+) (%S+)$')
-    local t, j = load(T), state(T, id)
+    local t, j = load(ds, cache, T, now), state(T, id)
     if j then bring(t, id, j) else call('ZREM', book, members[i]) end
     settle(ds, t, now)
   end
   if #members == BATCH then more = true end
 end
-back(K_OUT, function(t, id, j)
+back(K_OUT, now, function(t, id, j)
   left(ds, t, id, j)
   to_front(t.name, id, j)
-  call('HINCRBY', t.key, 'lost_tickets', 1)
+  count(t, 'lost_tickets')
 end)
-back(K_RUN, function(t, id, j) crashed(ds, t, id, j, now) end)
+back(K_RUN, lease_end, function(t, id, j) crashed(ds, t, id, j, now) end)
 
 if promote(ds, cache, now) then more = true end
 local free = places(ds, now)

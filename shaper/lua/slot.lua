@@ -17,12 +17,12 @@ local function run(ds, t, id, j, slot, tok, now)
   store(t.name, id, j)
 end
 
--- entered counts a job that was not running before.
-local function entered(ds, t, tok)
+-- entered counts a job that was not running before. With kept its pool has kept a place for it, see left.
+local function entered(ds, t, tok, kept)
   add(t, 'run', 1)
   add(ds, 'run', 1)
-  call('HINCRBY', K_POOLS, string.match(tok, '^[^.]*') .. ':n', 1)
-  call('HINCRBY', t.key, 'started', 1)
+  if not kept then place(tok, 1) end
+  count(t, 'started')
 end
 
 -- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed), slot, attempt, starts

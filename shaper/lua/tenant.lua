@@ -11,18 +11,38 @@ local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attem
 local FOREVER = 9e15 -- `until` of a pause without an end
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
 
-local STATE = { 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until' }
-local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'rid', 'epoch', 'clock', 'blocked', unpack(STATE) }
-for _, f in ipairs(POLICY) do DS_FIELDS[#DS_FIELDS + 1] = f end
-local T_FIELDS = { 'ver', 'busy', unpack(STATE) }
-for _, f in ipairs(POLICY) do T_FIELDS[#T_FIELDS + 1] = f end
+-- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
+local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'rid', 'epoch', 'clock', 'blocked',
+  'back', 'healed', 'from', 'mercy', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
+  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
+local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back',
+  'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
+  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
 
--- run_id of this Redis, and when it started in µs. Where INFO is missing or not allowed, restarts are not seen.
-local function run_id(now)
+-- notice_step finds out that the clock stepped back since the last release, and keeps the sum of such steps. Deadlines of
+-- before lie that much nearer now; those of tenants are brought near by heal.
+local function notice_step(ds, now)
+  local back = num(ds, 'clock') - now
+  if back <= 0 then return end
+  put(ds, 'back', num(ds, 'back') + back)
+  put(ds, 'clock', now)
+  if num(ds, 'until') > now and num(ds, 'until') < FOREVER then put(ds, 'until', num(ds, 'until') - back) end
+end
+
+-- notice_restart compares this Redis' run id with the one that the downstream has seen last. epoch is since when nothing
+-- was forgotten: now, if the id changed; if none was seen yet, since this Redis started. Where INFO is missing or not allowed,
+-- restarts are not seen.
+local function notice_restart(ds, now)
   local ok, info = pcall(call, 'INFO', 'server')
-  if not ok or type(info) ~= 'string' then return 'unknown', 0 end
-  local rid, up = string.match(info, 'run_id:(%w+)'), string.match(info, 'uptime_in_seconds:(%d+)')
-  return rid or 'unknown', up and now - up * 1000000 or 0
+  local at = ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true)
+  local rid = at and string.sub(info, at + 7, at + 46) or 'unknown'
+  if ds.rid ~= rid then
+    local up = at and string.match(info, 'uptime_in_seconds:(%d+)')
+    put(ds, 'epoch', ds.rid and now or up and now - up * 1000000 or 0)
+    put(ds, 'rid', rid)
+  end
+  if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: else every slot would wait for it
+  ds.epoch = tonumber(ds.epoch)
 end
 
 local function downstream(now)
@@ -31,12 +51,8 @@ local function downstream(now)
   ds.lease, ds.crashes = tonumber(ds.lease or 15000000), tonumber(ds.crashes or 3)
   ds.grace = math.floor(ds.tau / 2)
   ds.hold = 2 * ds.lead + ds.tau -- a worker holds a granted slot at most this long before it comes
-  local rid, started = run_id(now)
-  if ds.rid ~= rid then
-    put(ds, 'epoch', ds.rid and now or started)
-    put(ds, 'rid', rid)
-  end
-  ds.epoch = tonumber(ds.epoch)
+  notice_step(ds, now)
+  notice_restart(ds, now)
   if ds.rate and ds.rate ~= '' then ds.tl = timeline(ds, ds.rate, now, ds.epoch, ds.hold) end
   return ds
 end
@@ -46,6 +62,19 @@ local function tenant(ds, T, now)
   t.name = T
   t.tl = timeline(t, t['p:rate'] or ds['p:rate'] or FALLBACK['p:rate'], now, ds.epoch, ds.hold)
   return t
+end
+
+-- heal brings near what a tenant waits for, after the clock stepped back: the end of a pause, and backoffs (the first 1000).
+-- A delayed job stays due at its instant. For scripts that set or meet such deadlines, right after tenant().
+local function heal(ds, t, now)
+  local back = num(ds, 'back') - num(t, 'back')
+  if back == 0 then return end
+  put(t, 'back', num(ds, 'back'))
+  if num(t, 'until') > now and num(t, 'until') < FOREVER then put(t, 'until', num(t, 'until') - back) end
+  local l = call('ZRANGE', k_later(t.name), 0, 999, 'WITHSCORES')
+  for i = 1, #l, 2 do
+    if call('HEXISTS', k_state(t.name), l[i]) == 1 then call('ZADD', k_later(t.name), int(l[i + 1] - back), l[i]) end
+  end
 end
 
 -- rule reads one field of the policy that applies to a tenant.
@@ -90,6 +119,7 @@ local function settle(ds, t, now)
     end
     call('ZADD', K_TENANTS, int(now), T)
   end
+  put(t, 'due', at and math.floor(at) or 0) -- for an enqueue's estimate
   save(t)
   if not at or at >= FOREVER then
     call('ZREM', K_DUE, T)

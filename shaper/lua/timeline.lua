@@ -8,7 +8,16 @@
 
 local function after(slot, ev, per) return slot + math.floor(per / ev), per % ev end
 
--- timeline brings h up to now and to the rate that applies now. It changes only the table, not Redis.
+local function note(h, tl)
+  put(h, 'slot', tl.slot)
+  put(h, 'next', tl.next)
+  put(h, 'rem', tl.rem)
+  put(h, 'r', tl.rate)
+  put(h, 'seen', tl.seen)
+end
+
+-- timeline brings h up to now and to the rate that applies now. It changes only the table, not Redis. A clock that
+-- stepped back is noted in it, so that whoever saves h starts the wait; noted by nobody, the wait would never end.
 --   epoch  µs since when this Redis is known to have forgotten nothing
 --   ahead  µs by which a grant may lie in the future of the call that granted it
 local function timeline(h, rate, now, epoch, ahead)
@@ -18,8 +27,9 @@ local function timeline(h, rate, now, epoch, ahead)
     slot = tonumber(h.slot), next = tonumber(h.next), rem = num(h, 'rem'), seen = tonumber(h.seen) }
   if tl.slot and now < tl.seen then
     -- The clock stepped back. What lay ahead then lies ahead now; the time in between counts as none.
-    tl.slot = tl.slot - (tl.seen - now)
+    tl.slot, tl.seen = tl.slot - (tl.seen - now), now
     tl.next, tl.rem = after(tl.slot, ev, per)
+    note(h, tl)
   elseif tl.slot and h.r ~= rate then
     tl.next, tl.rem = after(tl.slot, ev, per)
   end
@@ -47,9 +57,5 @@ local function grant(h, tl, slot, now)
     tl.next, tl.rem = after(slot, tl.ev, tl.per)
   end
   tl.slot, tl.seen = slot, now
-  put(h, 'slot', slot)
-  put(h, 'next', tl.next)
-  put(h, 'rem', tl.rem)
-  put(h, 'r', tl.rate)
-  put(h, 'seen', now)
+  note(h, tl)
 end

@@ -1,0 +1,33 @@
+-- hash: what the scripts need of Redis beyond keys and clock.
+
+-- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first write of a
+-- script, and only where it may need memory. For what drains the queue; enqueue must not call it.
+local function allow_oom() call('DEL', P .. '-') end
+
+-- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).
+local function get(key, fields)
+  local v, h = call('HMGET', key, unpack(fields)), { key = key, dirty = {} }
+  for i, f in ipairs(fields) do
+    if v[i] then h[f] = v[i] end
+  end
+  return h
+end
+
+local function put(h, field, value)
+  if h[field] == value then return end
+  h[field] = value
+  h.dirty[field] = value
+end
+
+local function save(h)
+  local args = {}
+  for f, v in pairs(h.dirty) do
+    args[#args + 1] = f
+    args[#args + 1] = type(v) == 'number' and int(v) or v
+  end
+  h.dirty = {}
+  if #args > 0 then call('HSET', h.key, unpack(args)) end
+end
+
+local function num(h, field) return tonumber(h[field] or 0) end
+local function add(h, field, n) put(h, field, math.max(0, num(h, field) + n)) end
