@@ -1,0 +1,123 @@
+// Command queue measures the queue against its targets, and against plain asynq in the same run. Each figure is a
+// median of several runs, interleaved with those of its peer; the ratios are what counts, not the bare times.
+//
+//	cd bench && go run ./queue [-runs 5] [pace|idle|enqueue|drain|bytes|quiet …]
+//
+// It starts a redis-server of its own on a free port.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// bench is what a measurement is given.
+type bench struct {
+	runs int
+	addr string
+	rdb  *redis.Client
+}
+
+var measurements = []struct {
+	name, what string
+	run        func(context.Context, *bench) error
+}{
+	{"pace", "gap and rate error against a loop that only sleeps", pace},
+	{"idle", "enqueue to start of an idle tenant's job", idle},
+	{"enqueue", "enqueues a second against asynq", enqueue},
+	{"drain", "jobs a second from enqueue to end against asynq, and round trips a job", drain},
+	{"bytes", "Redis bytes of a waiting job against asynq", bytesPerJob},
+	{"quiet", "Redis commands a second of an idle daemon", quiet},
+}
+
+func main() {
+	if os.Getenv(childEnv) != "" {
+		child()
+		return
+	}
+	runs := flag.Int("runs", 5, "runs of each measurement")
+	flag.Parse()
+	want := map[string]bool{}
+	for _, a := range flag.Args() {
+		want[a] = true
+	}
+	ctx := context.Background()
+	for _, m := range measurements {
+		if len(want) > 0 && !want[m.name] {
+			continue
+		}
+		fmt.Printf("\n## %s: %s\n\n", m.name, m.what)
+		if err := withRedis(func(addr string, rdb *redis.Client) error {
+			return m.run(ctx, &bench{*runs, addr, rdb})
+		}); err != nil {
+			fmt.Fprintln(os.Stderr, m.name+":", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// withRedis runs f against a fresh redis-server with an append-only file, as it is run in production.
+func withRedis(f func(addr string, rdb *redis.Client) error) error {
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	addr := l.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	l.Close()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes", "--save", "")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	rdb := client(addr)
+	defer rdb.Close()
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		info, err := rdb.InfoMap(context.Background(), "server").Result()
+		if err == nil && info["Server"]["process_id"] == fmt.Sprint(cmd.Process.Pid) {
+			break
+		}
+		if time.Since(begun) > 10*time.Second {
+			return fmt.Errorf("redis-server did not start: %v", err)
+		}
+	}
+	return f(addr, rdb)
+}
+
+func client(addr string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, DisableIdentity: true})
+}
+
+// median of some values; it sorts them.
+func median[T ~float64 | ~int64](v []T) T {
+	sort.Slice(v, func(i, j int) bool { return v[i] < v[j] })
+	return v[len(v)/2]
+}
+
+func quantile[T ~float64 | ~int64](v []T, q float64) T {
+	s := append([]T(nil), v...)
+	sort.Slice(s, func(i, j int) bool { return s[i] < s[j] })
+	return s[min(len(s)-1, int(q*float64(len(s))))]
+}
+
+func us(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }

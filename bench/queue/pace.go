@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sort"
+	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// pace enqueues a backlog, and compares the gaps between starts with those of a loop that does nothing but sleep until
+// start + k × interval.
+func pace(ctx context.Context, b *bench) error {
+	fmt.Println("| rate | daemons | gap error p99 | reference p99 | ratio | time.Sleep p99 | rate error | min gap | most in 1 s |")
+	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	for _, rate := range []int64{7, 10, 100, 300, 1000} {
+		seconds := int64(10)
+		if rate < 100 {
+			seconds = 20
+		}
+		n := int(rate * seconds)
+		interval := time.Duration(int64(time.Second) / rate)
+		for _, daemons := range []int{1, 3} {
+			var ours, ref, plain, rateErr []float64
+			minGap, most := math.MaxFloat64, 0
+			for range max(1, b.runs*10/(10*int(seconds)/10)) {
+				starts, err := paced(ctx, b, rate, daemons, n)
+				if err != nil {
+					return err
+				}
+				g := gaps(starts)
+				ours = append(ours, gapError(g, interval))
+				for _, v := range g {
+					minGap = math.Min(minGap, v)
+				}
+				most = max(most, densest(starts, time.Second))
+				took := float64(starts[len(starts)-1]-starts[0]) / 1e9
+				rateErr = append(rateErr, math.Abs(took*float64(rate)/float64(n-1)-1))
+				for _, kind := range []string{"reference", "sleep"} {
+					p, err := spawn(childConfig{Kind: kind, Interval: interval, N: n / 2})
+					if err != nil {
+						return err
+					}
+					<-p.done
+					_ = p.cmd.Wait()
+					if kind == "sleep" {
+						plain = append(plain, gapError(gaps(p.starts), interval))
+					} else {
+						ref = append(ref, gapError(gaps(p.starts), interval))
+					}
+				}
+			}
+			o, r := median(ours), median(ref)
+			fmt.Printf("| %d/s | %d | %.2f ms | %.2f ms | %.2f | %.2f ms | %.3f %% | %.2f ms | %d |\n",
+				rate, daemons, o, r, o/r, median(plain), 100*median(rateErr), minGap, most)
+		}
+	}
+	return nil
+}
+
+func paced(ctx context.Context, b *bench, rate int64, daemons, n int) ([]int64, error) {
+	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
+		return nil, err
+	}
+	admin, err := shaper.NewAdmin(b.rdb, "bench")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 100_000}}, nil, time.Time{}); err != nil {
+		return nil, err
+	}
+	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
+	if err != nil {
+		return nil, err
+	}
+	specs := make([]shaper.Spec, n)
+	for i := range specs {
+		specs[i] = shaper.Spec{Type: "bench", Payload: []byte("x")}
+	}
+	for _, o := range c.OfferMany(ctx, specs) {
+		if o.Err != nil || o.Result.Status != shaper.Accepted {
+			return nil, fmt.Errorf("offer: %+v", o)
+		}
+	}
+	var ps []*process
+	for range daemons {
+		p, err := spawn(childConfig{Kind: "daemon", Addr: b.addr, Concurrency: 16})
+		if err != nil {
+			return nil, err
+		}
+		ps = append(ps, p)
+	}
+	for {
+		st, err := admin.Stats(ctx, true)
+		if err != nil {
+			return nil, err
+		}
+		if int(st.Counters.Done) == n {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	var all []int64
+	for _, p := range ps {
+		all = append(all, p.end()...)
+	}
+	if len(all) != n {
+		return nil, fmt.Errorf("%d starts, want %d", len(all), n)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i] < all[j] })
+	return all, nil
+}
+
+// gaps in ms.
+func gaps(at []int64) []float64 {
+	var g []float64
+	for i := 1; i < len(at); i++ {
+		g = append(g, float64(at[i]-at[i-1])/1e6)
+	}
+	return g
+}
+
+func gapError(gaps []float64, interval time.Duration) float64 {
+	e := make([]float64, len(gaps))
+	for i, g := range gaps {
+		e[i] = math.Abs(g - float64(interval)/1e6)
+	}
+	return quantile(e, .99)
+}
+
+// densest is the most instants in any window of length w.
+func densest(at []int64, w time.Duration) int {
+	most, i := 0, 0
+	for j := range at {
+		for at[j]-at[i] >= int64(w) {
+			i++
+		}
+		most = max(most, j-i+1)
+	}
+	return most
+}
