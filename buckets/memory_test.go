@@ -1,0 +1,322 @@
+package buckets
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func openMemory(t testing.TB, spec Spec, clock func() int64) settable {
+	t.Helper()
+	m, err := NewMemory(spec, MemoryConfig{Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestMemory(t *testing.T) { runSuite(t, openMemory) }
+
+// The pure functions are what the suite tests through Memory; here is their own door.
+func TestTakeIsPure(t *testing.T) {
+	spec := Spec{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
+	var s BucketState
+	for range 3 {
+		if d, err := s.Take(spec, t0, 1); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	before := s
+	d, err := s.Take(spec, t0, 1)
+	if err != nil || d != (Decision{Limit: 3, RetryAfter: time.Second, ResetAfter: 3 * time.Second}) || s != before {
+		t.Errorf("a fourth: %+v, %v; the state %+v became %+v", d, err, before, s)
+	}
+	if _, err := s.Take(spec, t0, -1); !errors.Is(err, ErrCost) || s != before {
+		t.Errorf("cost -1: %v", err)
+	}
+	if d, err := s.Take(spec, t0, 4); !errors.Is(err, ErrTooLarge) || d.RetryAfter != Never || s != before {
+		t.Errorf("cost 4 of 3: %+v, %v", d, err)
+	}
+	spec.Algorithm = FixedWindow
+	if _, err := s.Take(spec, t0, 1); !errors.Is(err, ErrParameter) {
+		t.Errorf("a spec of another algorithm: %v", err)
+	}
+	var w WindowState
+	var l LogState
+	var c CounterState
+	for a, take := range map[Algorithm]func(Spec, int64, int64) (Decision, error){FixedWindow: w.Take, SlidingLog: l.Take, SlidingCounter: c.Take} {
+		spec := Spec{Algorithm: a, Limit: 1, Window: time.Minute}
+		first, err1 := take(spec, t0, 1)
+		second, err2 := take(spec, t0, 1)
+		if err1 != nil || err2 != nil || !first.Allowed || second.Allowed {
+			t.Errorf("%s: %+v %v, then %+v %v", a, first, err1, second, err2)
+		}
+	}
+}
+
+func TestNewMemoryRefuses(t *testing.T) {
+	spec := Spec{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
+	for _, cfg := range []MemoryConfig{{MaxKeys: -1}, {MaxBytes: -1}, {MaxKeys: 1<<31 + 1}} {
+		if _, err := NewMemory(spec, cfg); !errors.Is(err, ErrParameter) {
+			t.Errorf("%+v: %v", cfg, err)
+		}
+	}
+	if _, err := NewMemory(Spec{}, MemoryConfig{}); !errors.Is(err, ErrParameter) {
+		t.Errorf("the zero Spec: %v", err)
+	}
+}
+
+func TestMemoryBounds(t *testing.T) {
+	ctx := context.Background()
+	for _, spec := range specs() {
+		now := t0
+		m, err := NewMemory(spec, MemoryConfig{MaxKeys: 1000, Clock: func() int64 { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10_000 {
+			now++
+			if d, err := m.Allow(ctx, fmt.Sprint("key", i)); err != nil || !d.Allowed || d.Remaining != 4 {
+				t.Fatalf("%s: a new key: %+v, %v", spec.Algorithm, d, err)
+			}
+		}
+		st := m.Stats()
+		if st.Keys > 1000 || st.Keys < 900 || st.Keys+st.Evicted != 10_000 {
+			t.Errorf("%s: %+v after 10000 keys, want 1000 kept", spec.Algorithm, st)
+		}
+
+		// By bytes: long keys, so that far fewer than MaxKeys fit.
+		m, err = NewMemory(spec, MemoryConfig{MaxBytes: 64 << 10, MaxKeys: 1000, Clock: func() int64 { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1000 {
+			m.Allow(ctx, fmt.Sprintf("%01000d", i))
+		}
+		if st := m.Stats(); st.Bytes > 64<<10 || st.Keys < 30 {
+			t.Errorf("%s: %+v with 64 KiB and keys of 1000 bytes", spec.Algorithm, st)
+		}
+
+		// A long key pushes out many short ones, and never itself.
+		for i := range 1000 {
+			for j := range 20 {
+				m.Allow(ctx, fmt.Sprint(i, "short", j))
+			}
+			long := fmt.Sprintf("long%01000d", i)
+			m.Allow(ctx, long)
+			if d, _ := m.Peek(ctx, long); d.Remaining != 4 {
+				t.Fatalf("%s: a key was forgotten by the call that brought it: %+v", spec.Algorithm, d)
+			}
+		}
+	}
+}
+
+// With a clock of the caller's no timer runs: new keys sweep out the expired ones.
+func TestMemoryNewKeysSweep(t *testing.T) {
+	ctx, now := context.Background(), t0
+	for _, spec := range specs() {
+		m, err := NewMemory(spec, MemoryConfig{Clock: func() int64 { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			for i := range 1000 {
+				m.Allow(ctx, fmt.Sprint(now, i))
+			}
+			now += 3_600_000_000
+		}
+		if st := m.Stats(); st.Keys < 1000 || st.Keys > 1500 || st.Evicted != 0 {
+			t.Errorf("%s: five times a thousand keys, an hour apart: %+v, want little more than the last thousand", spec.Algorithm, st)
+		}
+	}
+}
+
+// A sliding log grows with each instant; its memory counts, and is given back.
+func TestMemoryLogBytes(t *testing.T) {
+	ctx, now := context.Background(), t0
+	m, err := NewMemory(Spec{Algorithm: SlidingLog, Limit: 10_000, Window: time.Second}, MemoryConfig{Clock: func() int64 { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10_000 {
+		now++
+		m.Allow(ctx, "k")
+	}
+	if st := m.Stats(); st.Bytes < 10_000*24 || st.Bytes > 40_000*24 {
+		t.Errorf("10000 instants take %d bytes, want 24 each and some room", st.Bytes)
+	}
+	for range 100_000 { // at a steady pace, whatever expires makes room
+		now += 100
+		m.Allow(ctx, "k")
+	}
+	if st := m.Stats(); st.Bytes > 40_000*24 {
+		t.Errorf("after a long time it takes %d bytes", st.Bytes)
+	}
+	now += 1_000_000_000
+	if n := m.Sweep(); n != 1 || m.Stats() != (MemoryStats{}) {
+		t.Errorf("Sweep dropped %d and left %+v", n, m.Stats())
+	}
+}
+
+// Keys that are idle go without anyone calling: a few with each new key, the rest by the
+// timer, which ends when no key is left. The bubble would hang on a goroutine that stays.
+func TestMemorySweepsByItself(t *testing.T) {
+	for _, spec := range specs() {
+		synctest.Test(t, func(t *testing.T) {
+			m, err := NewMemory(spec, MemoryConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := context.Background()
+			for i := range 5000 {
+				if d, err := m.Allow(ctx, fmt.Sprint(i)); err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+			}
+			time.Sleep(time.Second)
+			if n := m.Stats().Keys; n != 5000 {
+				t.Errorf("%s: %d of 5000 keys left while all are in use", spec.Algorithm, n)
+			}
+			time.Sleep(time.Minute)
+			if st := m.Stats(); st.Keys != 0 || st.Bytes != 0 {
+				t.Errorf("%s: an idle minute later: %+v", spec.Algorithm, st)
+			}
+			if m.sweeping.Load() {
+				t.Errorf("%s: the timer still runs", spec.Algorithm)
+			}
+			m.Allow(ctx, "again")
+			if !m.sweeping.Load() {
+				t.Errorf("%s: the timer does not start again", spec.Algorithm)
+			}
+			m.Close()
+			m.Close()
+		})
+	}
+}
+
+func TestMemoryGivesMemoryBack(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var ms runtime.MemStats
+		runtime.ReadMemStats(&ms)
+		return int64(ms.HeapAlloc)
+	}
+	ctx, now, keys := context.Background(), t0, 200_000
+	m, err := NewMemory(Spec{Algorithm: TokenBucket, Limit: 10, Rate: PerSecond(1)}, MemoryConfig{Clock: func() int64 { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	for i := range keys {
+		m.Allow(ctx, fmt.Sprintf("client-%08d", i))
+	}
+	full, st := heap(), m.Stats()
+	now += 3_600_000_000
+	if n := m.Sweep(); n != keys {
+		t.Errorf("Sweep dropped %d of %d keys", n, keys)
+	}
+	after := heap()
+	t.Logf("%d keys: %d bytes each on the heap, %d computed; %d left after the sweep", keys, (full-before)/int64(keys), st.Bytes/int64(keys), after-before)
+	if after-before > 1<<20 {
+		t.Errorf("%d bytes stay after all keys are gone", after-before)
+	}
+	runtime.KeepAlive(m)
+}
+
+// Exactly the limit passes, however many ask at once.
+func TestMemoryConcurrent(t *testing.T) {
+	for _, spec := range specs() {
+		spec.Limit = 100
+		if spec.Window > 0 {
+			spec.Window = MaxPeriod
+		} else {
+			spec.Rate = Rate{1, time.Hour}
+		}
+		m, err := NewMemory(spec, MemoryConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var passed atomic.Int64
+		var wg sync.WaitGroup
+		for g := range 50 {
+			wg.Go(func() {
+				for i := range 20 {
+					if d, err := m.Allow(context.Background(), "k"); err == nil && d.Allowed {
+						passed.Add(1)
+					}
+					m.Allow(context.Background(), fmt.Sprint(g, i)) // and traffic beside it
+					m.Peek(context.Background(), "k")
+				}
+			})
+		}
+		wg.Wait()
+		if passed.Load() != 100 {
+			t.Errorf("%s: %d passed, want 100", spec.Algorithm, passed.Load())
+		}
+		m.Close()
+	}
+}
+
+func TestMemoryAllocatesNothing(t *testing.T) {
+	ctx := context.Background()
+	for _, spec := range specs() {
+		m, err := NewMemory(spec, MemoryConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Allow(ctx, "k")
+		if n := testing.AllocsPerRun(1000, func() { m.Allow(ctx, "k") }); n != 0 {
+			t.Errorf("%s: %v allocations a call", spec.Algorithm, n)
+		}
+		m.Close()
+	}
+}
+
+// Against a plain map: whatever is added and removed, each key is found with its state.
+func TestTableLikeAMap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tab table[WindowState, *WindowState]
+		model := map[string]int64{}
+		narrow := rapid.Uint64Range(0, 7) // few hashes: long runs of slots that collide
+		hashes := map[string]uint64{}
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			key := fmt.Sprint(rapid.IntRange(0, 40).Draw(t, "key"))
+			hash, ok := hashes[key]
+			if !ok {
+				hash = narrow.Draw(t, "hash") << 1
+				hashes[key] = hash
+			}
+			at := tab.find(hash, key)
+			if _, ok := model[key]; ok != (at >= 0) {
+				t.Fatalf("key %s: found at %d, in the model %v", key, at, ok)
+			}
+			switch {
+			case at < 0:
+				v := rapid.Int64().Draw(t, "value")
+				tab.insert(hash, key, WindowState{count: v})
+				model[key] = v
+			case rapid.Bool().Draw(t, "remove"):
+				tab.remove(at)
+				delete(model, key)
+				tab.shrink()
+			}
+			for key, v := range model {
+				if at := tab.find(hashes[key], key); at < 0 || tab.entries[at].state.count != v {
+					t.Fatalf("key %s is lost", key)
+				}
+			}
+			if len(tab.entries) != len(model) {
+				t.Fatalf("%d entries, want %d", len(tab.entries), len(model))
+			}
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package buckets
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisConfig is what a Redis limiter is made with. The zero value is usable.
+type RedisConfig struct {
+	// Prefix begins every key; "" means "buckets". Limiters that limit different things
+	// need different prefixes.
+	Prefix string
+
+	// Tag is the hash tag of every key, which puts all keys of the limiter, and of others
+	// with the same tag, into one slot of a cluster, so that TakeAll can ask them together.
+	// "" means that each key is its own tag, which spreads them.
+	Tag string
+
+	// Clock returns the time in µs since the epoch, for tests and traces; nil means the
+	// time of the Redis server, the only clock that all callers share. With a Clock, keys
+	// live at least an hour.
+	Clock func() int64
+}
+
+// Redis is a Limiter whose state is in Redis, shared by all who use the same prefix, tag
+// and algorithm. A call is one script, and so atomic, and one round trip. State per key
+// is one string (a list for the sliding log), which goes once it is as if never used.
+//
+// Calls of many goroutines at once share scripts (except where the client is a cluster's
+// and there is no Tag): at most two of a limiter are under way, and who comes meanwhile
+// goes out with the next.
+//
+// A call whose reply was lost is not sent again (go-redis would, up to three times):
+// it may have taken what it asked for, nobody was admitted by it, and it ends with
+// ErrStore. So a broken connection can cost the key a request, and never admits one twice.
+//
+// Give the client ContextTimeoutEnabled, or a call waits for its ReadTimeout whatever the
+// context says.
+//
+// The time is the server's. If it steps back by more than an interval, or a window, as it
+// may after a failover, the state of a key moves back with it when the key is next asked,
+// so that nothing is credited and nobody waits longer than was promised.
+//
+// Refusals and looks write nothing, but for such a step, or a limit lowered below what
+// is used; Peek and Check never write.
+type Redis struct {
+	client        redis.UniversalClient
+	clock         func() int64
+	before, after string // what stands around a key
+	name          string // of the algorithm in the scripts
+	take, look    script
+	combiner      *combiner // of takes; nil where keys may lie in different slots
+
+	plan  atomic.Pointer[plan]
+	setMu sync.Mutex
+}
+
+var _ Limiter = (*Redis)(nil)
+
+// NewRedis returns a limiter on the client, which it does not close, or an error that
+// names the bad field. It does not talk to the server yet.
+func NewRedis(client redis.UniversalClient, spec Spec, cfg RedisConfig) (*Redis, error) {
+	if client == nil {
+		return nil, fmt.Errorf("%w: client is nil: want a go-redis client", ErrParameter)
+	}
+	if cfg.Prefix == "" {
+		cfg.Prefix = "buckets"
+	}
+	if strings.ContainsAny(cfg.Prefix, "{}") {
+		return nil, fmt.Errorf("%w: Prefix %q: want none of {}, which Redis Cluster reads as a hash tag", ErrParameter, cfg.Prefix)
+	}
+	if strings.ContainsAny(cfg.Tag, "{}") {
+		return nil, fmt.Errorf("%w: Tag %q: want none of {}, they are put around it", ErrParameter, cfg.Tag)
+	}
+	name := luaName(spec.Algorithm)
+	r := &Redis{client: client, clock: cfg.Clock, name: name, take: takeScripts[name], look: lookScripts[name]}
+	// The algorithm is part of the key: the state of one means nothing to another.
+	r.before, r.after = cfg.Prefix+":"+string(spec.Algorithm)+":{", "}"
+	if cfg.Tag != "" {
+		r.before, r.after = cfg.Prefix+":{"+cfg.Tag+"}:"+string(spec.Algorithm)+":", ""
+	}
+	if _, single := client.(*redis.Client); (single || cfg.Tag != "") && cfg.Clock == nil {
+		r.combiner = &combiner{client: client, script: r.take}
+	}
+	p, err := newPlan(spec, r.kind())
+	if err != nil {
+		return nil, err
+	}
+	r.plan.Store(p)
+	return r, nil
+}
+
+func (r *Redis) kind() clockKind {
+	if r.clock != nil {
+		return callerClock
+	}
+	return storeClock
+}
+
+// Spec returns the parameters in force.
+func (r *Redis) Spec() Spec { return r.plan.Load().spec }
+
+// Set changes the parameters; the next call from this process follows them. What keys
+// have used stays used, by whichever parameters. The algorithm cannot change.
+func (r *Redis) Set(spec Spec) error {
+	p, err := newPlan(spec, r.kind())
+	if err != nil {
+		return err
+	}
+	r.setMu.Lock()
+	defer r.setMu.Unlock()
+	if err := sameAlgorithm(r.plan.Load().spec, spec); err != nil {
+		return err
+	}
+	r.plan.Store(p)
+	return nil
+}
+
+// Key returns the name of the Redis key that holds the state of a key. A brace in it
+// would end the hash tag early, and is escaped.
+func (r *Redis) Key(key string) string {
+	if strings.ContainsAny(key, "%{}") {
+		key = escapeBraces.Replace(key)
+	}
+	return r.before + key + r.after
+}
+
+var escapeBraces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
+
+// ScriptArgs returns what a script with LuaFunctions needs to ask for n: the name of the
+// algorithm's function, and its arguments. n must not be negative; what exceeds the
+// limit is refused by the function.
+func (r *Redis) ScriptArgs(n int64) []any {
+	return append([]any{r.name}, r.plan.Load().args(max(n, 0))...)
+}
+
+// DecodeScript turns the reply of that function (a list of integers) into the decision
+// about n, with the errors of AllowN.
+func (r *Redis) DecodeScript(reply []any, n int64) (Decision, error) {
+	return r.plan.Load().finish(reply, n)
+}
+
+func (p *plan) finish(reply []any, n int64) (Decision, error) {
+	a, err := p.decode(reply, n)
+	switch {
+	case err != nil:
+		return Decision{}, err
+	case n > p.limit:
+		return p.never(a, n)
+	}
+	return p.decision(a), nil
+}
+
+// Allow implements Limiter.
+func (r *Redis) Allow(ctx context.Context, key string) (Decision, error) {
+	return r.AllowN(ctx, key, 1)
+}
+
+// AllowN implements Limiter.
+func (r *Redis) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+	if r.combiner == nil {
+		return r.ask(ctx, r.take, key, n)
+	}
+	if err := invalid(key, n); err != nil {
+		return Decision{}, err
+	}
+	p := r.plan.Load()
+	reply, err := r.combiner.do(ctx, r.Key(key), p.args(n))
+	if err != nil {
+		return Decision{}, err
+	}
+	return p.finish(reply, n)
+}
+
+// Check answers as AllowN would, and changes nothing.
+func (r *Redis) Check(ctx context.Context, key string, n int64) (Decision, error) {
+	return r.ask(ctx, r.look, key, n)
+}
+
+// Peek implements Limiter.
+func (r *Redis) Peek(ctx context.Context, key string) (Decision, error) {
+	return r.ask(ctx, r.look, key, 0)
+}
+
+func (r *Redis) ask(ctx context.Context, s script, key string, n int64) (Decision, error) {
+	if err := invalid(key, n); err != nil {
+		return Decision{}, err
+	}
+	p := r.plan.Load()
+	args := append(append(make([]any, 0, 1+scriptArgs), r.now()), p.args(n)...)
+	reply, err := eval(ctx, r.client, s, []string{r.Key(key)}, args)
+	if err != nil {
+		return Decision{}, err
+	}
+	return p.finish(reply, n)
+}
+
+// now is the first argument of the scripts.
+func (r *Redis) now() any {
+	if r.clock == nil {
+		return ""
+	}
+	return clampInstant(r.clock())
+}
+
+// Reset implements Limiter.
+func (r *Redis) Reset(ctx context.Context, key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	if err := r.client.Del(ctx, r.Key(key)).Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return nil
+}
