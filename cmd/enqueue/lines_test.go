@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+func TestLines(t *testing.T) {
+	long := strings.Repeat("x", maxLine+1)
+	input := "one\n\n  \ntwo\n" + long + "\nlast"
+	var got []numbered
+	if err := eachChunk(t.Context(), strings.NewReader(input), func(c []numbered) error { got = append(got, c...); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		number int
+		text   string
+		wrong  bool
+	}{{1, "one\n", false}, {4, "two\n", false}, {5, "", true}, {6, "last", false}}
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+	for i, w := range want {
+		if got[i].number != w.number || string(got[i].text) != w.text || isInvalid(got[i].err) != w.wrong {
+			t.Errorf("line %d: %d %.20q %v", i, got[i].number, got[i].text, got[i].err)
+		}
+	}
+}
+
+// A line is offered as soon as it is there, however slowly the next ones come.
+func TestLinesComeAsTheyCome(t *testing.T) {
+	r, w := io.Pipe()
+	chunks, ended := make(chan []numbered), make(chan error, 1)
+	go func() {
+		ended <- eachChunk(t.Context(), r, func(c []numbered) error { chunks <- c; return nil })
+	}()
+	for range 3 {
+		_, _ = io.WriteString(w, "line\n")
+		select {
+		case c := <-chunks:
+			if len(c) != 1 {
+				t.Errorf("%d lines", len(c))
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the line waits for others")
+		}
+	}
+	_ = w.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLinesEnd(t *testing.T) {
+	stop := errors.New("stop")
+	if err := eachChunk(t.Context(), strings.NewReader("a\n"), func([]numbered) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("the error of the function: %v", err)
+	}
+	r, w := io.Pipe()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := eachChunk(ctx, r, func([]numbered) error { return nil }); err != nil {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestWindow(t *testing.T) {
+	full := func(tenant string) shaper.Outcome {
+		return shaper.Outcome{Result: shaper.Result{Tenant: tenant, Status: shaper.Refused, Reason: shaper.RefusedFull, RetryAfter: time.Second}}
+	}
+	ok := func(tenant string) shaper.Outcome {
+		return shaper.Outcome{Result: shaper.Result{Tenant: tenant, Status: shaper.Accepted}}
+	}
+	never := shaper.Outcome{Result: shaper.Result{Tenant: "a", Status: shaper.Refused, RetryAfter: -1}}
+	out := []shaper.Outcome{ok("a"), full("a"), never, full("a"), full("b"), full("a"), full("a")}
+	w := window{}
+	for _, step := range []struct {
+		answers []shaper.Outcome // to the round before
+		want    []int
+	}{
+		{nil, []int{1, 4}}, // the first of each tenant
+		{[]shaper.Outcome{ok("a"), full("b")}, []int{1, 3, 4}},
+		{[]shaper.Outcome{ok("a"), ok("a"), full("b")}, []int{1, 3, 4, 5, 6}},
+		{[]shaper.Outcome{ok("a"), full("a")}, []int{1, 4}},
+	} {
+		w.learn(step.answers)
+		round, pause := w.choose(out)
+		if len(round) != len(step.want) || pause != time.Second {
+			t.Fatalf("round %v after %v, want %v", round, pause, step.want)
+		}
+		for i := range round {
+			if round[i] != step.want[i] {
+				t.Errorf("round %v, want %v", round, step.want)
+			}
+		}
+	}
+}

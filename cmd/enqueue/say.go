@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// accepted says to people that a job was accepted, and when it will start.
+func accepted(r shaper.Result) string {
+	head := "accepted " + r.ID
+	if r.Duplicate {
+		head = "accepted before " + r.ID + " (the same job, it runs once)"
+	}
+	left := time.Until(r.ETA)
+	switch {
+	case r.ETA.IsZero():
+		return head
+	case left < 20*time.Millisecond && r.Position <= 1:
+		return head + " starts at once"
+	case r.Position == 0:
+		return fmt.Sprintf("%s starts in about %s", head, about(left))
+	}
+	return fmt.Sprintf("%s position %d, starts in about %s", head, r.Position, about(left))
+}
+
+// about rounds a time to what matters to people: "0.3 s", "12 s", "5m30s".
+func about(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0 s"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1f s", max(d.Seconds(), 0.1))
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// refusal says why a job was refused and what to do about it.
+func refusal(r shaper.Result) string {
+	switch r.Reason {
+	case shaper.RefusedFull:
+		return fmt.Sprintf("the queue of tenant %s is full; try again in %s, or let --wait do it", r.Tenant, about(r.RetryAfter))
+	case shaper.RefusedConflict:
+		return fmt.Sprintf("id %q is that of another job of tenant %s: want another id, or the same type, payload and headers", r.ID, r.Tenant)
+	case shaper.RefusedUnknown:
+		return fmt.Sprintf("tenant %q is not served by downstream %s: want one that is set, see shaper tenants ls", r.Tenant, r.Downstream)
+	case shaper.RefusedMemory:
+		return fmt.Sprintf("the store has no memory left; try again in %s", about(r.RetryAfter))
+	}
+	return fmt.Sprintf("%s; try again in %s", r.Reason, about(r.RetryAfter))
+}
+
+// ended says what became of a job.
+func ended(j shaper.Job) string {
+	switch j.State {
+	case shaper.StateDone:
+		if len(j.Result) > 0 {
+			return fmt.Sprintf("done: %s", j.Result)
+		}
+		return "done"
+	case shaper.StateDead:
+		return fmt.Sprintf("dead (%s) after %d starts: %s", j.Reason, j.Attempt, j.Error)
+	}
+	return string(j.State)
+}

@@ -1,0 +1,125 @@
+// Package cmd_test runs both programs as a user does: testdata/*.txtar are command lines with what they print and how they
+// exit, on a Redis of their own or on the embedded store.
+package cmd_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// bin is where the programs are, built once for all scripts.
+var bin string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if bin, err = os.MkdirTemp("", "shaper-bin-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(bin)
+		build := exec.Command("go", "build", "-ldflags", "-X main.version=v1.2.3-test", "-o", bin, "./shaper", "./enqueue")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && strings.Contains(file, "demo") {
+				t.Skip("takes 10 s")
+			}
+			server := redistest.Start(t)
+			testscript.Run(t, testscript.Params{
+				Files: []string{file},
+				Setup: func(e *testscript.Env) error {
+					e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+					e.Setenv("REDIS", server.URL())
+					e.Setenv("SHAPER_DATA_DIR", filepath.Join(e.WorkDir, "data"))
+					return nil
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"until":    until,
+					"snapshot": func(ts *testscript.TestScript, _ bool, args []string) { snapshot(ts, server.Client(), args) },
+					"pairs":    pairs,
+					"repeat":   repeat,
+				},
+			})
+		})
+	}
+}
+
+// until runs a command again and again until it succeeds and prints what matches: until PATTERN COMMAND ARG…
+func until(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN COMMAND ARG...")
+	}
+	pattern := regexp.MustCompile(args[0])
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := ts.Exec(args[1], args[2:]...)
+		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%q never printed %q: %v", args[1:], args[0], err)
+		}
+		time.Sleep(30 * time.Millisecond)
+	}
+}
+
+// snapshot writes every key of the Redis with its value to a file: snapshot FILE
+func snapshot(ts *testscript.TestScript, rdb *redis.Client, args []string) {
+	ctx := context.Background()
+	keys, err := rdb.Keys(ctx, "*").Result()
+	ts.Check(err)
+	slices.Sort(keys)
+	var b strings.Builder
+	for _, key := range keys {
+		value, err := rdb.Dump(ctx, key).Result()
+		ts.Check(err)
+		fmt.Fprintf(&b, "%s %x\n", key, value)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}
+
+// pairs checks that the last stdout has a JSON string field with these values, in this order: pairs FIELD VALUE…
+func pairs(ts *testscript.TestScript, _ bool, args []string) {
+	re := regexp.MustCompile(`"` + args[0] + `":"([^"]*)"`)
+	var got []string
+	for _, m := range re.FindAllStringSubmatch(ts.ReadFile("stdout"), -1) {
+		got = append(got, m[1])
+	}
+	if !slices.Equal(got, args[1:]) {
+		ts.Fatalf("%s: got %q, want %q", args[0], got, args[1:])
+	}
+}
+
+// repeat writes a text N times to a file: repeat N TEXT FILE
+func repeat(ts *testscript.TestScript, _ bool, args []string) {
+	var n int
+	_, err := fmt.Sscan(args[0], &n)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(strings.Repeat(args[1], n)), 0o600))
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/store"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// desk is what an operator's command works with.
+type desk struct {
+	*shaper.Admin
+	client     *shaper.Client
+	downstream string
+	out        io.Writer
+	json       *cliutil.JSONLines // nil for people
+}
+
+// withDesk makes a command's action of one that needs a desk.
+func withDesk(f func(*cli.Context, *desk) error) cli.ActionFunc {
+	return cmdline.Action(func(c *cli.Context) (err error) {
+		d := &desk{downstream: c.String("downstream"), out: c.App.Writer}
+		if c.Bool("json") {
+			d.json = cliutil.NewJSONLines(c.App.Writer)
+		}
+		if err := shaper.ValidName("downstream", d.downstream); err != nil { // before the store is asked
+			return err
+		}
+		s, err := cmdline.Open(c, "shaper-admin")
+		if err != nil {
+			return err
+		}
+		defer closeStore(s)
+		if d.Admin, err = shaper.NewAdmin(s.Client, d.downstream); err != nil {
+			return err
+		}
+		if d.client, err = shaper.NewClient(s.Client, d.downstream, shaper.ClientOptions{}); err != nil {
+			return err
+		}
+		return f(c, d)
+	})
+}
+
+// closeStore closes connections at the end of a command; that it failed changes nothing any more.
+func closeStore(s *store.Store) { _ = s.Close() }
+
+// tell prints v as JSON, or else a line for people.
+func (d *desk) tell(v any, format string, args ...any) error {
+	if d.json != nil {
+		return d.json.Print(v)
+	}
+	_, err := fmt.Fprintf(d.out, format+"\n", args...)
+	return err
+}
+
+// table prints rows with their columns aligned: at the right where the column's head begins with ">", as for numbers.
+func table(w io.Writer, heads []string, rows [][]string) error {
+	head, right, widths := make([]string, len(heads)), make([]bool, len(heads)), make([]int, len(heads))
+	for i := range heads {
+		head[i], right[i] = strings.CutPrefix(heads[i], ">")
+	}
+	all := append([][]string{head}, rows...)
+	for _, row := range all {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range all {
+		var line strings.Builder
+		for i, cell := range row {
+			blank := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if right[i] {
+				cell = blank + cell
+			} else {
+				cell += blank
+			}
+			line.WriteString(cell + "  ")
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// short formats a duration for a table: two digits that matter.
+func short(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "-"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+}
+
+// ago formats when something happened.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return short(max(time.Since(t), time.Millisecond))
+}
+
+// pause says how long a pause lasts.
+func pause(paused bool, until time.Time) string {
+	switch {
+	case !paused:
+		return "open"
+	case until.IsZero():
+		return "paused"
+	}
+	return "paused for " + short(time.Until(until))
+}
+
+// clip shortens a text for a table, to its first line at most.
+func clip(s string, n int) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/config"
+)
+
+func configCommand() *cli.Command {
+	return &cli.Command{
+		Name: "config", Usage: "check config files",
+		Subcommands: []*cli.Command{
+			cliutil.Examples(&cli.Command{
+				Name: "check", Usage: "tell whether a config file can be used; every mistake with its key and line",
+				ArgsUsage: "FILE", Action: checkConfig,
+			}, "shaper config check shaper.yaml"),
+		},
+	}
+}
+
+func checkConfig(c *cli.Context) error {
+	args, err := cliutil.Args(c, "FILE")
+	if err != nil {
+		return err
+	}
+	file, err := config.Load(args[0])
+	if err != nil {
+		return &cliutil.Exit{Code: cliutil.ExitFailed, Err: err}
+	}
+	list, err := downstreams(file, false)
+	if err != nil {
+		return &cliutil.Exit{Code: cliutil.ExitFailed, Err: err}
+	}
+	for _, d := range list {
+		if t := file.Downstreams[d.Name].Target; !t.IsZero() {
+			// The command may be one of the machine where the daemon runs: told, but no mistake of the file.
+			if _, err := newHandler(t); err != nil {
+				fmt.Fprintf(c.App.ErrWriter, "%s:%d: downstreams.%s.%v (on this machine)\n", file.Name, t.Line, d.Name, err)
+			}
+		}
+		p := d.Policy.WithDefaults().Defaults
+		fmt.Fprintf(c.App.Writer, "downstream %s: each tenant %s, %d may wait; %d tenants named\n", d.Name, p.Rate, p.Depth, len(d.Tenants))
+	}
+	_, err = fmt.Fprintf(c.App.Writer, "%s is fine\n", file.Name)
+	return err
+}

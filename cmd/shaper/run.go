@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/api"
+	"github.com/jobshaper/jobshaper/internal/app"
+	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// runFlags are the values of `shaper run`.
+type runFlags struct {
+	rate        buckets.Rate
+	depth       int
+	concurrency int
+	grace       time.Duration
+}
+
+// defaultGrace is how long running jobs may take to end after the first signal.
+const defaultGrace = 30 * time.Second
+
+func runCommand() *cli.Command {
+	f := &runFlags{grace: defaultGrace}
+	return cliutil.Examples(&cli.Command{
+		Name:  "run",
+		Usage: "run the daemon: release jobs in their time, and run them",
+		Description: "A config file says all there is to say, see `shaper config check`; for one downstream flags alone will do.\n" +
+			"Without --redis the daemon brings its own store, which `enqueue` and the other commands find by themselves.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "config", Usage: "read downstreams from the YAML `FILE`"},
+			&cli.StringFlag{Name: "exec", Usage: "run `COMMAND` for each job, split as a shell does, but without one; {payload.FIELD} in its arguments comes from the job's JSON payload"},
+			&cli.StringFlag{Name: "http", Usage: "post each job's payload to `URL`"},
+			cmdline.Rate("rate", "how fast each tenant's jobs leave: `RATE` such as 10/s, 600/m or 1/90s (default: 10/s)", &f.rate),
+			cmdline.Whole("depth", "how many jobs of each tenant may wait: `N` (default: 1000)", &f.depth),
+			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
+			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName},
+			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `HOST:PORT`; other than loopback addresses need SHAPER_API_TOKENS"},
+			&cli.StringFlag{Name: "roles", Usage: "do only `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
+			cmdline.Duration("grace", "how long running jobs may take to end when the daemon stops: `DURATION`", &f.grace),
+			&cli.StringFlag{Name: "log-format", Usage: "`FORMAT` of log lines: text or json", Value: "text"},
+			&cli.BoolFlag{Name: "verbose", Usage: "log more"},
+		}, cmdline.StoreFlags()...),
+		Action: func(c *cli.Context) error { return runDaemon(c, f) },
+	},
+		"# one downstream, from flags alone",
+		"shaper run --rate 10/s --depth 1000 --exec 'convert {payload.in} {payload.out}'",
+		"shaper run --rate 600/m --http https://partner.example/orders",
+		"# everything, from a file",
+		"shaper run --config shaper.yaml --listen 127.0.0.1:8080",
+		"# take jobs here, run them elsewhere",
+		"shaper run --redis redis://10.0.0.5/0 --roles scheduler,api --listen 127.0.0.1:8080")
+}
+
+func runDaemon(c *cli.Context, f *runFlags) error {
+	if _, err := cliutil.Args(c); err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if c.Bool("verbose") {
+		level = slog.LevelDebug
+	}
+	log, err := cmdline.NewLogger(c.App.ErrWriter, c.String("log-format"), level)
+	if err != nil {
+		return err
+	}
+	cfg, err := daemonConfig(c, f)
+	if err != nil {
+		return err
+	}
+	cfg.Log, cfg.Version, cfg.Tokens = log, version, api.Tokens(os.Getenv("SHAPER_API_TOKENS"))
+	cfg.Started = func(r app.Running) {
+		log.Info("roles: " + cfg.Roles.String())
+		for _, d := range cfg.Downstreams {
+			p := d.Policy.WithDefaults().Defaults
+			log.Info(fmt.Sprintf("downstream %s: each tenant's jobs leave at %s, one each %s; %d may wait", d.Name, p.Rate, p.Rate.Interval(), p.Depth))
+		}
+		if r.Address != "" {
+			log.Info("listening at http://" + r.Address)
+		}
+	}
+	err = app.Run(c.Context, cfg)
+	if errors.Is(err, shaper.ErrInvalid) { // of a daemon everything is configuration
+		return &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
+	}
+	if err == nil {
+		log.Info("stopped in good order")
+	}
+	return cmdline.Classify(err)
+}
+
+// daemonConfig makes the daemon's configuration from a file or from flags; a flag that is given wins over the file.
+func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
+	roles, err := app.ParseRoles(c.String("roles"))
+	if err != nil {
+		return app.Config{}, err
+	}
+	cfg := app.Config{Roles: roles, Grace: f.grace}
+	if f.grace < 0 {
+		return app.Config{}, cliutil.Usagef("--grace %q: want 0 or more", f.grace)
+	}
+	if f.grace == 0 {
+		cfg.Grace = time.Nanosecond // to the pool 0 means its default
+	}
+	if path := c.String("config"); path != "" {
+		err = fromFile(c, f, path, &cfg)
+	} else {
+		err = fromFlags(c, f, &cfg)
+	}
+	if err != nil {
+		return app.Config{}, err
+	}
+	override := func(name string, p *string) {
+		if c.IsSet(name) || *p == "" {
+			*p = c.String(name)
+		}
+	}
+	override("redis", &cfg.Redis)
+	override("data-dir", &cfg.DataDir)
+	override("listen", &cfg.Listen)
+	if c.IsSet("roles") && roles.API && cfg.Listen == "" {
+		return app.Config{}, cliutil.Usagef("--roles %s: the role api needs an address: want --listen 127.0.0.1:8080 besides", roles)
+	}
+	cfg.Roles.API = roles.API && cfg.Listen != ""
+	return cfg, nil
+}
+
+// usageNoTarget teaches who starts a daemon that has nothing to run jobs with.
+func usageNoTarget() error {
+	return &cliutil.Exit{Code: cliutil.ExitUsage, Err: errors.New(`what shall run the jobs? Want one of
+  --exec 'COMMAND {payload.FIELD} …'   run a command for each job
+  --http URL                           post each job to a URL
+  --config FILE                        several downstreams, each with its target
+or --roles scheduler,api where workers run elsewhere. To see what it does: shaper demo
+See shaper run --help`)}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+func statsCommand() *cli.Command {
+	return cliutil.Examples(&cli.Command{
+		Name: "stats", Usage: "tell how a downstream and its tenants are doing",
+		Flags: cmdline.Flags(), Action: withDesk(showStats),
+	}, "shaper stats --downstream transcoder", "shaper stats --json | jq .level")
+}
+
+// stats is shaper.Stats in JSON.
+type stats struct {
+	Downstream string           `json:"downstream"`
+	Paused     bool             `json:"paused"`
+	Tenants    int              `json:"tenants"`
+	Busy       int              `json:"busy"`
+	Level      int              `json:"level"`
+	Waiting    int              `json:"waiting"`
+	Delayed    int              `json:"delayed"`
+	Out        int              `json:"out"`
+	Running    int              `json:"running"`
+	Dead       int              `json:"dead"`
+	OldestMS   int64            `json:"oldest_ms"`
+	Pools      int              `json:"pools"`
+	Places     int              `json:"places"`
+	Counters   map[string]int64 `json:"counters"`
+}
+
+func showStats(c *cli.Context, d *desk) error {
+	if _, err := cliutil.Args(c); err != nil {
+		return err
+	}
+	s, err := d.Stats(c.Context, true)
+	if err != nil {
+		return err
+	}
+	if d.json != nil {
+		return d.json.Print(stats{s.Downstream, s.Paused, s.Tenants, s.Busy, s.Level(), s.Waiting, s.Delayed, s.Out, s.Running, s.Dead,
+			s.Oldest.Milliseconds(), s.Pools, s.Places, wire.Counters(s.Counters)})
+	}
+	rate := "no rate of its own"
+	if !s.Policy.Rate.IsZero() {
+		rate = s.Policy.Rate.String() + " for all tenants together"
+	}
+	if err := d.facts(
+		[2]string{"downstream", fmt.Sprintf("%s, %s, %s", s.Downstream, pause(s.Paused, s.PausedUntil), rate)},
+		[2]string{"waiting", jobs(s.Level()) + waitingText(s.Delayed, s.Oldest)},
+		[2]string{"in flight", fmt.Sprintf("%d running, %d tickets out", s.Running, s.Out)},
+		[2]string{"workers", workersText(s)},
+		[2]string{"jobs", countersText(s.Counters)},
+		[2]string{"tenants", fmt.Sprintf("%d known, %d busy", s.Tenants, s.Busy)},
+	); err != nil || len(s.ByTenant) == 0 {
+		return err
+	}
+	fmt.Fprintln(d.out)
+	return d.printTenants(s.ByTenant)
+}
+
+func workersText(s shaper.Stats) string {
+	if s.Pools == 0 {
+		return "none: jobs wait until a `shaper run` with the role worker serves this downstream"
+	}
+	pools := "1 pool"
+	if s.Pools > 1 {
+		pools = fmt.Sprintf("%d pools", s.Pools)
+	}
+	return fmt.Sprintf("%s with room for %s at a time", pools, jobs(s.Places))
+}

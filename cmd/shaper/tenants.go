@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+func tenantsCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "tenants",
+		Usage: "list, change, pause and empty tenants' queues",
+		Subcommands: []*cli.Command{
+			{Name: "ls", Usage: "list tenants", Flags: cmdline.Flags(), Action: withDesk(listTenants)},
+			{Name: "show", Usage: "tell all of one tenant", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(showTenant)},
+			setTenantCommand(),
+			pauseCommand(),
+			{Name: "resume", Usage: "end a pause; the backlog leaves at its rate, without a burst", ArgsUsage: "TENANT",
+				Flags: cmdline.Flags(allFlag()), Action: withDesk(resumeTenant)},
+			{Name: "purge", Usage: "cancel all jobs that wait", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(purgeTenant)},
+			{Name: "rm", Usage: "forget a tenant of which nothing is left", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(removeTenant)},
+		},
+	}
+}
+
+func allFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "all", Usage: "the whole downstream instead of one tenant", EnvVars: []string{}}
+}
+
+func listTenants(c *cli.Context, d *desk) error {
+	if _, err := cliutil.Args(c); err != nil {
+		return err
+	}
+	tenants, err := d.Tenants(c.Context)
+	if err != nil {
+		return err
+	}
+	if d.json == nil && len(tenants) == 0 {
+		return d.tell(nil, "no tenant of downstream %s is known yet; the first job makes one", d.downstream)
+	}
+	return d.printTenants(tenants)
+}
+
+// printTenants prints a line for each tenant.
+func (d *desk) printTenants(tenants []shaper.TenantInfo) error {
+	var rows [][]string
+	for _, t := range tenants {
+		if d.json != nil {
+			if err := d.json.Print(wire.NewTenant(d.downstream, t)); err != nil {
+				return err
+			}
+			continue
+		}
+		rows = append(rows, []string{clip(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth),
+			short(t.Oldest), fmt.Sprint(t.Out + t.Running), fmt.Sprint(t.Counters.Accepted), fmt.Sprint(t.Counters.Done),
+			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), pause(t.Paused, t.PausedUntil)})
+	}
+	if d.json != nil {
+		return nil
+	}
+	return table(d.out, []string{"TENANT", ">RATE", ">WAITING", ">OLDEST", ">IN FLIGHT", ">ACCEPTED", ">DONE", ">FAILED", ">DEAD", "STATE"}, rows)
+}
+
+func showTenant(c *cli.Context, d *desk) error {
+	args, err := cliutil.Args(c, "TENANT")
+	if err != nil {
+		return err
+	}
+	return d.showTenant(c, args[0])
+}
+
+func (d *desk) showTenant(c *cli.Context, name string) error {
+	t, err := d.Tenant(c.Context, name)
+	if err != nil {
+		return err
+	}
+	if d.json != nil {
+		return d.json.Print(wire.NewTenant(d.downstream, t))
+	}
+	p := wire.NewPolicy(t.Effective)
+	own := func(set bool) string {
+		if set {
+			return ""
+		}
+		return "  (inherited)"
+	}
+	next := ""
+	if t.Waiting > 0 && !t.Paused {
+		next = "; the next leaves in " + short(max(time.Until(t.NextSlot), time.Millisecond))
+	}
+	return d.facts(
+		[2]string{"tenant", t.Name + " of downstream " + d.downstream},
+		[2]string{"state", pause(t.Paused, t.PausedUntil)},
+		[2]string{"waiting", fmt.Sprintf("%d of %d%s", t.Level(), t.Effective.Depth, waitingText(t.Delayed, t.Oldest)) + next},
+		[2]string{"in flight", fmt.Sprintf("%d running, %d tickets out, at most %d", t.Running, t.Out, t.Effective.MaxInFlight)},
+		[2]string{"dead", fmt.Sprint(t.Dead)},
+		[2]string{"counters", countersText(t.Counters)},
+		[2]string{"rate", fmt.Sprintf("%s, one each %s%s", p.Rate, t.Effective.Rate.Interval(), own(!t.Set.Rate.IsZero()))},
+		[2]string{"depth", fmt.Sprintf("%d, then %s%s", p.Depth, p.OnFull, own(t.Set.Depth != 0))},
+		[2]string{"weight", fmt.Sprint(p.Weight) + own(t.Set.Weight != 0)},
+		[2]string{"attempts", fmt.Sprintf("%d, %s apart%s", p.MaxAttempts, p.Backoff, own(t.Set.MaxAttempts != 0 || !t.Set.Backoff.IsZero()))},
+		[2]string{"timeout", p.Timeout + own(t.Set.Timeout != 0)},
+		[2]string{"max wait", p.MaxWait + own(t.Set.MaxWait != 0)},
+		[2]string{"retention", p.Retention + own(t.Set.Retention != 0)},
+	)
+}
+
+// countersText lists what has happened, without what never did.
+func countersText(c shaper.Counters) string {
+	counts := wire.Counters(c)
+	var words []string
+	for _, name := range []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired", "cancelled", "dropped", "crashed", "lost_tickets", "forgotten"} {
+		if n := counts[name]; n > 0 || name == "accepted" || name == "done" {
+			words = append(words, fmt.Sprintf("%d %s", n, strings.ReplaceAll(name, "_", " ")))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// facts prints names and values.
+func (d *desk) facts(facts ...[2]string) error {
+	for _, f := range facts {
+		if f[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(d.out, "%-11s %s\n", f[0], f[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waitingText tells more about jobs that wait, where there is something to tell.
+func waitingText(delayed int, oldest time.Duration) string {
+	s := ""
+	if delayed > 0 {
+		s += fmt.Sprintf(", %d of them delayed", delayed)
+	}
+	if oldest > 0 {
+		s += ", the oldest for " + short(oldest)
+	}
+	return s
+}

@@ -1,0 +1,75 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// guard decides who may use the API: whoever knows a token, or, where there are none, every program on this machine, but no
+// web page in a browser on it.
+type guard struct {
+	tokens [][sha256.Size]byte // hashed, so that comparing takes the same time whatever the lengths
+}
+
+func newGuard(tokens []string) guard {
+	g := guard{}
+	for _, t := range tokens {
+		g.tokens = append(g.tokens, sha256.Sum256([]byte(t)))
+	}
+	return g
+}
+
+// protect asks for a token, where there are any.
+func (g guard) protect(next http.Handler) http.Handler {
+	if len(g.tokens) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !g.knows(r.Header.Get("Authorization")) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="shaper"`)
+			problem{Status: http.StatusUnauthorized, Detail: "want the header Authorization: Bearer TOKEN, with one of SHAPER_API_TOKENS"}.write(w)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g guard) knows(header string) bool {
+	scheme, token, _ := strings.Cut(header, " ")
+	given := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	known := 0
+	for _, t := range g.tokens { // all of them, so that the time tells nothing
+		known |= subtle.ConstantTimeCompare(given[:], t[:])
+	}
+	return known == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// browsers refuses what a foreign web page makes a browser send, by the headers that browsers add. Without tokens it also
+// refuses host names that are not this machine's: a page may give its own name our address ("DNS rebinding").
+func (g guard) browsers(next http.Handler) http.Handler {
+	deny := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		problem{Status: http.StatusForbidden, Detail: "requests of web pages are not served"}.write(w)
+	})
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(deny)
+	protected := origin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(g.tokens) == 0 && !localName(r.Host) {
+			deny(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
+}
+
+// localName reports whether a Host header is an address or localhost.
+func localName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "localhost" || host == "" || net.ParseIP(host) != nil
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// maxBody is how many bytes a request may have: the largest payload with every byte written as \u0000, and the rest.
+const maxBody = 6*shaper.DefaultMaxPayload + 16<<10
+
+// storeTimeout is how long a request waits for the store.
+const storeTimeout = 5 * time.Second
+
+// jobsHandler takes jobs and tells about them.
+type jobsHandler struct {
+	clients map[string]Client
+	refused *prometheus.CounterVec
+	log     *slog.Logger
+}
+
+func (h jobsHandler) client(r *http.Request) (Client, error) {
+	name := r.PathValue("downstream")
+	if err := shaper.ValidName("downstream", name); err != nil {
+		return nil, err
+	}
+	c, ok := h.clients[name]
+	if !ok {
+		return nil, &unknownDownstream{name}
+	}
+	return c, nil
+}
+
+// unknownDownstream wraps shaper.ErrNotFound.
+type unknownDownstream struct{ name string }
+
+func (e *unknownDownstream) Error() string {
+	return "downstream " + e.name + " is not served by this daemon: want one that its configuration names"
+}
+func (e *unknownDownstream) Unwrap() error { return shaper.ErrNotFound }
+
+func (h jobsHandler) offer(w http.ResponseWriter, r *http.Request) {
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		problem{Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding: want none, a small body could become a large one"}.write(w)
+		return
+	}
+	result, err := h.read(w, r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	status := statusOf(result)
+	if status == http.StatusAccepted {
+		w.Header().Set("Location", r.URL.Path+"/"+result.ID)
+	} else {
+		h.refused.WithLabelValues(result.Downstream, result.Reason).Inc()
+	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		setRetryAfter(w, result.RetryAfter)
+	}
+	writeJSON(w, status, "application/json", wire.NewResult(result))
+}
+
+// read reads a job from a request and offers it. A request does not wait for room, whatever the tenant's policy.
+func (h jobsHandler) read(w http.ResponseWriter, r *http.Request) (shaper.Result, error) {
+	client, err := h.client(r)
+	if err != nil {
+		return shaper.Result{}, err
+	}
+	tenant := r.PathValue("tenant")
+	if err := shaper.ValidName("tenant", tenant); err != nil {
+		return shaper.Result{}, err
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return shaper.Result{}, badBody(err)
+	}
+	spec, err := wire.ReadSpec(body, shaper.Spec{Tenant: tenant}, false)
+	if err != nil {
+		return shaper.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	out := client.OfferMany(ctx, []shaper.Spec{spec})[0]
+	return out.Result, out.Err
+}
+
+// badBody is the error for a body that cannot be read: too large, too slow, or cut off.
+func badBody(err error) error {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return err
+	}
+	return &wire.Error{Problem: "the body ends too early or came too slowly"}
+}
+
+func (h jobsHandler) show(w http.ResponseWriter, r *http.Request) {
+	client, err := h.client(r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
+	defer cancel()
+	job, err := client.Find(ctx, r.PathValue("tenant"), r.PathValue("id"))
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, "application/json", wire.NewJob(job))
+}
+
+func (h jobsHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		h.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "err", err)
+	}
+	p.write(w)
+}
+
+// statusOf is the status for the answer to an offered job.
+func statusOf(r shaper.Result) int {
+	switch {
+	case r.Status == shaper.Accepted:
+		return http.StatusAccepted
+	case r.Reason == shaper.RefusedConflict:
+		return http.StatusConflict
+	case r.Reason == shaper.RefusedMemory:
+		return http.StatusServiceUnavailable
+	case r.RetryAfter < 0: // a tenant that is not served: there is no use in asking again
+		return http.StatusNotFound
+	}
+	return http.StatusTooManyRequests
+}

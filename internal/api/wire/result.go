@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// Result is a shaper.Result in JSON. All fields but the last are always there.
+type Result struct {
+	ID           string  `json:"id"`
+	Tenant       string  `json:"tenant"`
+	Downstream   string  `json:"downstream"`
+	Status       string  `json:"status"` // accepted or refused
+	Reason       string  `json:"reason"` // why it was refused
+	Duplicate    bool    `json:"duplicate"`
+	Position     int     `json:"position"`       // 1 leaves next; 0 = does not wait
+	ETA          *string `json:"eta"`            // expected start, RFC 3339 with µs; null where there is none
+	RetryAfterMS int64   `json:"retry_after_ms"` // for refused: the least wait that makes sense; -1 = never
+	Error        string  `json:"error,omitempty"`
+}
+
+// ReasonInvalid is why a job was refused that cannot be offered as it is; Result.Error tells more.
+const ReasonInvalid = "invalid"
+
+// NewResult returns r in JSON.
+func NewResult(r shaper.Result) Result {
+	return Result{
+		ID: r.ID, Tenant: r.Tenant, Downstream: r.Downstream, Status: string(r.Status), Reason: r.Reason,
+		Duplicate: r.Duplicate, Position: r.Position, ETA: timestamp(r.ETA), RetryAfterMS: ceilMillis(r.RetryAfter),
+	}
+}
+
+// Invalid returns the answer to a job that cannot be offered.
+func Invalid(s shaper.Spec, downstream string, err error) Result {
+	return Result{ID: s.ID, Tenant: s.Tenant, Downstream: downstream, Status: string(shaper.Refused),
+		Reason: ReasonInvalid, RetryAfterMS: -1, Error: err.Error()}
+}
+
+// timestamp formats a time as RFC 3339 with µs; nil for none.
+func timestamp(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	return &s
+}
+
+// ceilMillis rounds up, so that who waits that long does not come too early.
+func ceilMillis(d time.Duration) int64 {
+	if d < 0 {
+		return -1
+	}
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}

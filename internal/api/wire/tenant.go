@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// Tenant is a shaper.TenantInfo in JSON.
+type Tenant struct {
+	Tenant      string           `json:"tenant"`
+	Downstream  string           `json:"downstream"`
+	Known       bool             `json:"known"` // it has a policy of its own
+	Level       int              `json:"level"` // waiting + delayed: what depth bounds
+	Waiting     int              `json:"waiting"`
+	Delayed     int              `json:"delayed"`
+	Out         int              `json:"out"`
+	Running     int              `json:"running"`
+	Dead        int              `json:"dead"`
+	OldestMS    int64            `json:"oldest_ms"`
+	NextSlot    *string          `json:"next_slot"`
+	Paused      bool             `json:"paused"`
+	PausedUntil *string          `json:"paused_until"`
+	Policy      Policy           `json:"policy"` // what applies
+	Counters    map[string]int64 `json:"counters"`
+}
+
+// NewTenant returns t in JSON.
+func NewTenant(downstream string, t shaper.TenantInfo) Tenant {
+	return Tenant{
+		Tenant: t.Name, Downstream: downstream, Known: t.Known, Level: t.Level(), Waiting: t.Waiting, Delayed: t.Delayed,
+		Out: t.Out, Running: t.Running, Dead: t.Dead, OldestMS: t.Oldest.Milliseconds(), NextSlot: timestamp(t.NextSlot),
+		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Policy: NewPolicy(t.Effective), Counters: Counters(t.Counters),
+	}
+}
+
+// Policy is a shaper.Policy in JSON, written as in a config file.
+type Policy struct {
+	Rate        string `json:"rate"`
+	Depth       int    `json:"depth"`
+	Weight      int    `json:"weight"`
+	OnFull      string `json:"on_full"`
+	MaxInFlight int    `json:"max_in_flight"`
+	MaxAttempts int    `json:"max_attempts"`
+	Backoff     string `json:"backoff"`
+	Timeout     string `json:"timeout"`
+	MaxWait     string `json:"max_wait"`
+	Retention   string `json:"retention"`
+}
+
+// NewPolicy returns p in JSON.
+func NewPolicy(p shaper.Policy) Policy {
+	return Policy{Rate: p.Rate.String(), Depth: p.Depth, Weight: p.Weight, OnFull: string(p.OnFull), MaxInFlight: p.MaxInFlight,
+		MaxAttempts: p.MaxAttempts, Backoff: p.Backoff.String(), Timeout: p.Timeout.String(), MaxWait: maxWait(p.MaxWait),
+		Retention: p.Retention.String()}
+}
+
+func maxWait(d time.Duration) string {
+	if d < 0 {
+		return "forever"
+	}
+	return d.String()
+}
+
+// Counters returns c by name.
+func Counters(c shaper.Counters) map[string]int64 {
+	return map[string]int64{"accepted": c.Accepted, "started": c.Started, "done": c.Done, "failed": c.Failed, "retried": c.Retried,
+		"throttled": c.Throttled, "dead": c.Dead, "expired": c.Expired, "cancelled": c.Cancelled, "dropped": c.Dropped,
+		"crashed": c.Crashed, "lost_tickets": c.LostTickets, "forgotten": c.Forgotten}
+}

@@ -1,0 +1,201 @@
+// Package app is the daemon as a library: for each downstream a scheduler and a pool of workers, the HTTP side in front of
+// them, and one store below.
+//
+// It starts from the bottom up (store, policies, pools, schedulers, HTTP), so that whatever runs finds below it what it needs, and
+// stops so that nothing accepted is dropped: see Run.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobshaper/jobshaper/internal/api"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/internal/store"
+	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
+)
+
+// daemon is a daemon that runs.
+type daemon struct {
+	cfg        Config
+	log        *slog.Logger
+	store      *store.Store
+	registry   *prometheus.Registry
+	pools      []*workers.Pool
+	schedulers []*shaper.Scheduler
+	server     *http.Server
+	served     chan error // what ended the server
+	draining   atomic.Bool
+}
+
+// Run runs a daemon until ctx ends, or until its embedded store or its listener fails. It returns nil after an orderly stop
+// that ctx asked for, in this order, each for the reason given:
+//
+//  1. /readyz says no: whoever balances load sends no more
+//  2. schedulers stop: no more tickets for workers that are about to go
+//  3. pools stop: what runs may end within Grace, the rest goes back to the front of its bucket, uncharged
+//  4. HTTP stops: until now jobs were accepted, since they wait in the store and not here
+//  5. the store is closed, when the last job's end is written
+//
+// Its error wraps shaper.ErrStore where Redis is away, and shaper.ErrInvalid where the configuration is wrong.
+func Run(ctx context.Context, cfg Config) error {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	d := &daemon{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry(), served: make(chan error, 1)}
+	redisurl.SetLogger(d.log)
+	running, err := d.start(ctx)
+	switch {
+	case err == nil:
+		if cfg.Started != nil {
+			cfg.Started(running)
+		}
+		err = d.wait(ctx)
+	case ctx.Err() != nil:
+		err = nil // asked to stop while it started
+	}
+	return errors.Join(err, d.stop())
+}
+
+// start starts everything. What it started when it fails, stop ends.
+func (d *daemon) start(ctx context.Context) (Running, error) {
+	loopback := true
+	if d.cfg.Listen != "" {
+		var err error
+		if loopback, err = api.Loopback(ctx, d.cfg.Listen, d.cfg.Tokens); err != nil {
+			return Running{}, err
+		}
+	}
+	// The port first: that it is taken should show before a store is started and jobs are run.
+	var listener net.Listener
+	if d.cfg.Listen != "" {
+		var err error
+		if listener, err = api.Listen(ctx, d.cfg.Listen); err != nil {
+			return Running{}, err
+		}
+	}
+	running, err := d.startBehind(ctx)
+	if listener == nil || err != nil {
+		if listener != nil {
+			_ = listener.Close() // nobody has used it
+		}
+		return running, err
+	}
+	running.Address = listener.Addr().String()
+	handler, err := d.handler(loopback)
+	if err != nil {
+		_ = listener.Close()
+		return running, err
+	}
+	d.server = api.NewServer(handler, d.log)
+	go func() { d.served <- d.server.Serve(listener) }()
+	return running, nil
+}
+
+// startBehind starts what works without HTTP.
+func (d *daemon) startBehind(ctx context.Context) (Running, error) {
+	var err error
+	d.store, err = store.Open(ctx, store.Options{URL: d.cfg.Redis, DataDir: d.cfg.DataDir, Embed: true, Check: true,
+		Name: "shaper", PoolSize: d.poolSize(), Log: d.log})
+	if err != nil {
+		return Running{}, err
+	}
+	level := slog.LevelInfo
+	if d.store.Fleeting {
+		level = slog.LevelWarn
+	}
+	d.log.Log(ctx, level, d.store.Describe)
+	if err := d.registerOwn(); err != nil {
+		return Running{}, err
+	}
+	for _, ds := range d.cfg.Downstreams {
+		if err := d.startDownstream(ctx, ds); err != nil {
+			return Running{}, fmt.Errorf("downstream %s: %w", ds.Name, err)
+		}
+	}
+	return Running{Redis: d.store.URL}, nil
+}
+
+// wait returns when ctx ends, or with the reason for which the daemon cannot go on.
+func (d *daemon) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		d.log.Info("stopping: running jobs may end, interrupt again to leave at once", "grace", d.cfg.Grace)
+		return nil
+	case err := <-d.served:
+		return fmt.Errorf("http: %w", err)
+	case <-d.store.Done():
+		return fmt.Errorf("the embedded store has ended: %w: %w", d.store.Err(), shaper.ErrStore)
+	}
+}
+
+// stop ends what was started, in the order that Run promises.
+func (d *daemon) stop() error {
+	d.draining.Store(true)
+	for _, s := range d.schedulers {
+		s.Stop()
+	}
+	var pools sync.WaitGroup
+	for _, p := range d.pools { // all at once: the grace is for all of them together
+		pools.Go(p.Stop)
+	}
+	pools.Wait()
+	err := d.stopHTTP()
+	if d.store != nil {
+		err = errors.Join(err, d.store.Close())
+	}
+	return err
+}
+
+// httpGrace is how long requests may take to end: longer than one waits for the store.
+const httpGrace = 6 * time.Second
+
+func (d *daemon) stopHTTP() error {
+	if d.server == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), httpGrace)
+	defer cancel()
+	if err := d.server.Shutdown(ctx); err != nil {
+		d.log.Warn("requests were cut off", "err", err)
+		return d.server.Close()
+	}
+	return nil
+}
+
+// handler is the HTTP side.
+func (d *daemon) handler(loopback bool) (http.Handler, error) {
+	cfg := api.Config{Tokens: d.cfg.Tokens, Loopback: loopback, Ready: d.ready, Registry: d.registry, Log: d.log}
+	if d.cfg.Roles.API {
+		cfg.Clients = map[string]api.Client{}
+		for _, name := range d.cfg.names() {
+			client, err := shaper.NewClient(d.store.Client, name, shaper.ClientOptions{})
+			if err != nil {
+				return nil, err
+			}
+			cfg.Clients[name] = client
+		}
+	}
+	return api.New(cfg)
+}
+
+// ready says why the daemon cannot do its work, nil if it can.
+func (d *daemon) ready(ctx context.Context) error {
+	if d.draining.Load() {
+		return errors.New("stopping")
+	}
+	if err := d.store.Client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("%w: %w", shaper.ErrStore, err)
+	}
+	return nil
+}

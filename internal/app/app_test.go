@@ -1,0 +1,239 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
+
+// patience bounds waits that only a broken system makes long.
+const patience = 15 * time.Second
+
+// running is a daemon in a test.
+type running struct {
+	Running
+	t      *testing.T
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// begin starts a daemon and returns once it runs. The test ends it.
+func begin(t *testing.T, cfg Config) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	started := make(chan Running, 1)
+	cfg.Started = func(r Running) { started <- r }
+	cfg.Log = slog.New(slog.DiscardHandler)
+	d := &running{t: t, cancel: cancel, ended: make(chan error, 1)}
+	go func() { d.ended <- Run(ctx, cfg) }()
+	select {
+	case d.Running = <-started:
+	case err := <-d.ended:
+		t.Fatalf("did not start: %v", err)
+	case <-time.After(patience):
+		t.Fatal("did not start")
+	}
+	t.Cleanup(func() { // of a test that failed before
+		cancel()
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return d
+}
+
+// end asks the daemon to stop and waits until it has.
+func (d *running) end() {
+	d.t.Helper()
+	d.cancel()
+	select {
+	case err := <-d.ended:
+		if err != nil {
+			d.t.Errorf("stop: %v", err)
+		}
+	case <-time.After(patience):
+		d.t.Fatal("did not stop")
+	}
+}
+
+func (d *running) ask(method, path, body string) (status int, text string) {
+	d.t.Helper()
+	req, err := http.NewRequest(method, "http://"+d.Address+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// until asks again and again until it gets this status.
+func (d *running) until(path string, status int) {
+	d.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if got, _ := d.ask("GET", path, ""); got == status {
+			return
+		}
+	}
+	d.t.Fatalf("%s never answered %d", path, status)
+}
+
+func config(h asynq.HandlerFunc) Config {
+	return Config{Listen: "127.0.0.1:0", Roles: Roles{true, true, true}, Grace: patience, Version: "test",
+		Downstreams: []Downstream{{Name: "d", Version: time.Now(), Handler: h,
+			Policy: shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(100)}}}}}
+}
+
+const jobsPath = "/v1/downstreams/d/tenants/acme/jobs"
+
+func TestWholeDaemonOnItsOwnStore(t *testing.T) {
+	ran := make(chan string, 1)
+	cfg := config(func(_ context.Context, task *asynq.Task) error { ran <- string(task.Payload()); return nil })
+	cfg.DataDir = t.TempDir()
+	d := begin(t, cfg)
+	if status, text := d.ask("POST", jobsPath, `{"type":"x","payload":"hello"}`); status != 202 {
+		t.Fatalf("offer: %d %s", status, text)
+	}
+	select {
+	case got := <-ran:
+		if got != "hello" {
+			t.Errorf("ran with %q", got)
+		}
+	case <-time.After(patience):
+		t.Fatal("never ran")
+	}
+	d.until("/readyz", 200)
+	_, text := d.ask("GET", "/metrics", "")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "shaper_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	for _, want := range []string{
+		`shaper_accepted_total{downstream="d",tenant="acme"} 1`, `shaper_level{downstream="d",tenant="acme"} 0`,
+		`shaper_pools{downstream="d"} 1`, `shaper_places{downstream="d"} 10`, `shaper_store_up{downstream="d"} 1`,
+		`shaper_slot_lateness_seconds_count{downstream="d"} 1`, `shaper_build_info{`, `shaper_oldest_seconds{`, `shaper_in_flight{`,
+		`shaper_done_total{`, `shaper_failed_total{`, `shaper_dead_total{`, `shaper_store_round_trip_seconds_bucket{`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the metrics", want)
+		}
+	}
+	d.end()
+}
+
+// While running jobs end, the daemon says that it is not ready, and still takes jobs: they wait in the store.
+func TestStopDrains(t *testing.T) {
+	server := redistest.Start(t)
+	started, release := make(chan struct{}, 10), make(chan struct{})
+	cfg := config(func(context.Context, *asynq.Task) error { started <- struct{}{}; <-release; return nil })
+	cfg.Redis = server.URL()
+	d := begin(t, cfg)
+	d.ask("POST", jobsPath, `{"type":"x","id":"runs"}`)
+	select {
+	case <-started:
+	case <-time.After(patience):
+		t.Fatal("never ran")
+	}
+	d.cancel()
+	d.until("/readyz", 503)
+	if status, _ := d.ask("GET", "/healthz", ""); status != 200 {
+		t.Errorf("healthz while draining: %d", status)
+	}
+	if status, text := d.ask("POST", jobsPath, `{"type":"x","id":"waits"}`); status != 202 {
+		t.Errorf("offer while draining: %d %s", status, text)
+	}
+	close(release)
+	d.end()
+	client, err := shaper.NewClient(server.Client(), "d", shaper.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]shaper.State{"runs": shaper.StateDone, "waits": shaper.StateWaiting} {
+		if j, err := client.Find(t.Context(), "acme", id); err != nil || j.State != want {
+			t.Errorf("job %s is %s (%v), want %s", id, j.State, err, want)
+		}
+	}
+}
+
+func TestRedisAway(t *testing.T) {
+	server := redistest.Start(t)
+	cfg := config(func(context.Context, *asynq.Task) error { return nil })
+	cfg.Redis, cfg.Grace = server.URL(), time.Millisecond
+	d := begin(t, cfg)
+	d.until("/readyz", 200)
+	server.Kill()
+	d.until("/readyz", 503)
+	if status, text := d.ask("POST", jobsPath, `{"type":"x"}`); status != 503 {
+		t.Errorf("offer: %d %s", status, text)
+	}
+	if _, text := d.ask("GET", "/metrics", ""); !strings.Contains(text, `shaper_store_up{downstream="d"} 0`) {
+		t.Error("metrics do not tell that Redis is away")
+	}
+	server.Restart()
+	d.until("/readyz", 200)
+	d.end()
+}
+
+func TestWhatCannotStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	url := redistest.Start(t).URL()
+	for name, row := range map[string]struct {
+		change func(*Config)
+		want   error
+	}{
+		"redis away":        {func(c *Config) { c.Redis = "redis://127.0.0.1:1" }, shaper.ErrStore},
+		"redis URL":         {func(c *Config) { c.Redis = "nonsense" }, shaper.ErrInvalid},
+		"no token":          {func(c *Config) { c.Listen = "0.0.0.0:0" }, shaper.ErrInvalid},
+		"downstream's name": {func(c *Config) { c.Downstreams[0].Name = "{}" }, shaper.ErrInvalid},
+		"policy":            {func(c *Config) { c.Downstreams[0].Policy.Defaults.Depth = -1 }, shaper.ErrInvalid},
+		"no handler":        {func(c *Config) { c.Downstreams[0].Handler = nil }, shaper.ErrInvalid},
+		"port taken":        {func(c *Config) { c.Listen = taken.Addr().String() }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(func(context.Context, *asynq.Task) error { return nil })
+			cfg.Redis, cfg.Log = url, slog.New(slog.DiscardHandler)
+			row.change(&cfg)
+			err := Run(t.Context(), cfg)
+			if err == nil || row.want != nil && !errors.Is(err, row.want) {
+				t.Errorf("%v, want %v", err, row.want)
+			}
+		})
+	}
+}
+
+func TestRolesRoundTrip(t *testing.T) {
+	for _, list := range []string{"scheduler", "worker,api", "scheduler,worker,api"} {
+		if r, err := ParseRoles(list); err != nil || r.String() != list {
+			t.Errorf("%s: %v, %v", list, r, err)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+// Package cmdline is what the programs share beside package cliutil: the flags that name the store and the downstream,
+// values of the product's own kinds, signals, log lines, and the exit code for each error.
+package cmdline
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/embedded"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/internal/store"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// StoreFlags name the store: --redis and --data-dir.
+func StoreFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "redis", Usage: "`URL` of the Redis that keeps the jobs: redis://, rediss://, unix://, redis-sentinel:// or redis-cluster:// (default: the embedded store)"},
+		&cli.StringFlag{Name: "data-dir", Usage: "`DIR` of the embedded store", Value: embedded.DefaultDir(), DefaultText: "~/.local/share/jobshaper"},
+	}
+}
+
+// Flags are StoreFlags, --downstream, --json and the command's own, which come first.
+func Flags(own ...cli.Flag) []cli.Flag {
+	own = append(own, &cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName})
+	own = append(own, StoreFlags()...)
+	return append(own, &cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"})
+}
+
+// Open opens the store that the flags name, for a command that is soon over. The embedded one must be running.
+func Open(c *cli.Context, name string) (*store.Store, error) {
+	// What the client would log about a store that is away, the error says.
+	log := slog.New(NewConciseHandler(c.App.ErrWriter, slog.LevelError))
+	redisurl.SetLogger(log)
+	s, err := store.Open(c.Context, store.Options{URL: c.String("redis"), DataDir: c.String("data-dir"), Name: name, PoolSize: 8, Log: log})
+	if errors.Is(err, shaper.ErrInvalid) {
+		err = cliutil.Usagef("--redis: %w", err)
+	}
+	return s, err
+}

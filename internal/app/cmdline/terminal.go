@@ -1,0 +1,35 @@
+package cmdline
+
+import (
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Terminal reports whether w is a terminal, and how many columns it has.
+func Terminal(w io.Writer) (columns int, ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return 0, false
+	}
+	columns, _, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 {
+		columns = 80
+	}
+	return columns, true
+}
+
+// When shows people an instant and how far it is from now; "" for none.
+func When(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	d := time.Until(t)
+	far := d.Abs().Round(10 * time.Millisecond).String()
+	if d > 0 {
+		return t.Format("2006-01-02 15:04:05.000") + ", in " + far
+	}
+	return t.Format("2006-01-02 15:04:05.000") + ", " + far + " ago"
+}

@@ -1,0 +1,144 @@
+package cmdline
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// value makes a flag of any kind from how it is read and written. It implements cli.Generic.
+type value[T any] struct {
+	v     *T
+	parse func(string) (T, error)
+	text  func(T) string
+	want  string
+}
+
+func (v *value[T]) Set(s string) error {
+	parsed, err := v.parse(strings.TrimSpace(s))
+	if err != nil {
+		return errors.New("want " + v.want)
+	}
+	*v.v = parsed
+	return nil
+}
+
+func (v *value[T]) String() string {
+	if v.v == nil {
+		return ""
+	}
+	return v.text(*v.v)
+}
+
+// Duration is a flag for a duration, with days besides what Go writes: 500ms, 1h30m, 2d.
+func Duration(name, usage string, p *time.Duration) cli.Flag {
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[time.Duration]{p, buckets.ParseDuration, durationText,
+		"a duration, such as 500ms, 10s, 1h30m or 2d"}}
+}
+
+// PositiveDuration is Duration for a value whose zero would mean "not given".
+func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[time.Duration]{p, parsePositive, durationText,
+		"a duration of more than 0, such as 500ms, 10s, 1h30m or 2d"}}
+}
+
+// MaxWait is a flag for shaper.Spec.MaxWait and shaper.Policy.MaxWait: a duration, or "forever".
+func MaxWait(usage string, p *time.Duration) cli.Flag {
+	parse := func(s string) (time.Duration, error) {
+		if s == "forever" {
+			return -1, nil
+		}
+		return parsePositive(s)
+	}
+	text := func(d time.Duration) string {
+		if d < 0 {
+			return "forever"
+		}
+		return durationText(d)
+	}
+	return &cli.GenericFlag{Name: "max-wait", Usage: usage, Value: &value[time.Duration]{p, parse, text,
+		"a duration of more than 0, such as 10s, 1h30m or 2d, or forever"}}
+}
+
+func parsePositive(s string) (time.Duration, error) {
+	d, err := buckets.ParseDuration(s)
+	if err == nil && d <= 0 {
+		err = errors.New("not positive")
+	}
+	return d, err
+}
+
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
+
+// Rate is a flag for a rate, such as 10/s.
+func Rate(name, usage string, p *buckets.Rate) cli.Flag {
+	text := func(r buckets.Rate) string {
+		if r.IsZero() {
+			return ""
+		}
+		return r.String()
+	}
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[buckets.Rate]{p, buckets.ParseRate, text,
+		"events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"}}
+}
+
+// Backoff is a flag for MIN..MAX.
+func Backoff(name, usage string, p *shaper.Backoff) cli.Flag {
+	parse := func(s string) (b shaper.Backoff, err error) {
+		from, to, _ := strings.Cut(s, "..")
+		if b.Min, err = parsePositive(from); err == nil {
+			b.Max, err = parsePositive(to)
+		}
+		return b, err
+	}
+	text := func(b shaper.Backoff) string {
+		if b.IsZero() {
+			return ""
+		}
+		return b.String()
+	}
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[shaper.Backoff]{p, parse, text,
+		"MIN..MAX, such as 1s..5m"}}
+}
+
+// Time is a flag for an instant of RFC 3339.
+func Time(name, usage string, p *time.Time) cli.Flag {
+	text := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.Format(time.RFC3339Nano)
+	}
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[time.Time]{p,
+		func(s string) (time.Time, error) { return time.Parse(time.RFC3339, s) }, text,
+		"a time of RFC 3339, such as 2030-01-31T12:00:00Z"}}
+}
+
+// Whole is a flag for a whole number of at least 1; zero means "not given".
+func Whole(name, usage string, p *int) cli.Flag {
+	parse := func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err == nil && n < 1 {
+			err = errors.New("too small")
+		}
+		return n, err
+	}
+	text := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[int]{p, parse, text, "a whole number, at least 1"}}
+}

@@ -1,0 +1,92 @@
+package app
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// Config is a daemon.
+type Config struct {
+	Redis       string       // URL; empty = an embedded store of the daemon's own
+	DataDir     string       // of the embedded store; empty = the default one
+	Listen      string       // HOST:PORT; empty = no HTTP
+	Tokens      []string     // who may use the API; none = everybody on this machine
+	Roles       Roles        // the zero Roles do nothing
+	Downstreams []Downstream // at least one
+	Grace       time.Duration
+	Version     string
+	Log         *slog.Logger
+	Started     func(Running) // called once everything runs; may be nil
+}
+
+// Downstream is one downstream of a daemon.
+type Downstream struct {
+	Name        string
+	Policy      shaper.DownstreamPolicy
+	Tenants     map[string]shaper.Policy
+	Version     time.Time     // of the policies: whatever was set later stays
+	Concurrency int           // places in this process; 0 = the default
+	Handler     asynq.Handler // what runs a job; needed by the role worker
+}
+
+// Running is what a daemon tells about itself when it runs.
+type Running struct {
+	Redis   string // URL of its store; may hold a password
+	Address string // HOST:PORT where it listens; empty = nowhere
+}
+
+// Roles are the parts of the work that a process does. Any number of processes may have a role.
+type Roles struct {
+	Scheduler bool // releases the jobs of each bucket in their time
+	Worker    bool // runs them
+	API       bool // takes jobs over HTTP
+}
+
+// ParseRoles reads a list such as "scheduler,worker,api".
+func ParseRoles(list string) (Roles, error) {
+	var r Roles
+	for word := range strings.SplitSeq(list, ",") {
+		switch strings.TrimSpace(word) {
+		case "scheduler":
+			r.Scheduler = true
+		case "worker":
+			r.Worker = true
+		case "api":
+			r.API = true
+		default:
+			return Roles{}, cliutil.Usagef("--roles %q: want some of scheduler, worker and api, with commas", list)
+		}
+	}
+	return r, nil
+}
+
+// String is what ParseRoles reads.
+func (r Roles) String() string {
+	var words []string
+	for _, role := range []struct {
+		on   bool
+		name string
+	}{{r.Scheduler, "scheduler"}, {r.Worker, "worker"}, {r.API, "api"}} {
+		if role.on {
+			words = append(words, role.name)
+		}
+	}
+	return strings.Join(words, ",")
+}
+
+// names lists the downstreams in a fixed order.
+func (c Config) names() []string {
+	names := make([]string, len(c.Downstreams))
+	for i, d := range c.Downstreams {
+		names[i] = d.Name
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,187 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/store"
+	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
+)
+
+// sender carries jobs to a downstream. send may return before they are there; stop waits for them.
+type sender interface {
+	start(url string) error
+	send(jobs int) error
+	stop()
+}
+
+// longest is how long an act may take before it is given up: the machine is too busy to show anything.
+const longest = 9 * time.Second
+
+// act lets the producer work and shows what happens.
+func act(ctx context.Context, screen *screen, title string, s sender) (view, error) {
+	r := newRecord()
+	sink, err := newSink(r)
+	if err != nil {
+		return view{}, err
+	}
+	defer sink.close()
+	if err := s.start(sink.url); err != nil {
+		return view{}, err
+	}
+	defer s.stop()
+	screen.begin(title)
+	r.begun = time.Now() // nobody has written to it yet
+	produced := make(chan error, 1)
+	go func() { produced <- produce(ctx, r, s) }()
+	ticker := time.NewTicker(step)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case err := <-produced:
+			if err != nil {
+				return view{}, err
+			}
+			produced = nil
+		case <-ctx.Done():
+			if produced != nil {
+				<-produced
+			}
+			return view{}, ctx.Err()
+		}
+		v := r.view()
+		screen.frame(v)
+		if produced == nil && (v.over() || time.Since(r.begun) > longest) {
+			screen.end(v)
+			return v, nil
+		}
+	}
+}
+
+// produce offers the bursts.
+func produce(ctx context.Context, r *record, s sender) error {
+	for _, b := range bursts {
+		select {
+		case <-time.After(time.Until(r.begun.Add(b.after))):
+		case <-ctx.Done():
+			return nil
+		}
+		for range b.jobs {
+			r.arrival()
+		}
+		if err := s.send(b.jobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// directSender posts each job at once.
+type directSender struct {
+	ctx  context.Context
+	url  string
+	busy sync.WaitGroup
+}
+
+func direct(ctx context.Context) sender { return &directSender{ctx: ctx} }
+
+func (d *directSender) start(url string) error { d.url = url; return nil }
+
+func (d *directSender) send(jobs int) error {
+	for range jobs {
+		d.busy.Go(func() {
+			req, err := http.NewRequestWithContext(d.ctx, http.MethodPost, d.url, bytes.NewReader([]byte("{}")))
+			if err != nil {
+				return // the URL is ours
+			}
+			if resp, err := http.DefaultClient.Do(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	return nil
+}
+
+func (d *directSender) stop() {
+	d.busy.Wait()
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// shapedSender is a whole daemon in small: queue, scheduler, workers and an HTTP target.
+type shapedSender struct {
+	ctx       context.Context
+	store     *store.Store
+	log       *slog.Logger
+	client    *shaper.Client
+	pool      *workers.Pool
+	scheduler *shaper.Scheduler
+}
+
+const name = "demo"
+
+func shaped(ctx context.Context, s *store.Store, log *slog.Logger) (sender, error) {
+	admin, err := shaper.NewAdmin(s.Client, name)
+	if err != nil {
+		return nil, err
+	}
+	out := &shapedSender{ctx: ctx, store: s, log: log}
+	if out.client, err = shaper.NewClient(s.Client, name, shaper.ClientOptions{}); err != nil {
+		return nil, err
+	}
+	// One attempt: what the downstream does not take shows, and is not tried again.
+	policy := shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 1000, MaxAttempts: 1}
+	_, err = admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: policy}, nil, time.Now())
+	return out, err
+}
+
+func (s *shapedSender) start(url string) error {
+	target, err := workers.NewHTTPTarget(workers.HTTPConfig{URL: url})
+	if err != nil {
+		return err
+	}
+	if s.pool, err = workers.New(s.store.Client, name, target, workers.Config{Grace: time.Second, Logger: s.log}); err != nil {
+		return err
+	}
+	if err := s.pool.Start(s.ctx); err != nil {
+		return err
+	}
+	dispatcher, err := workers.NewDispatcher(s.store.Client, name, s.pool.Ring)
+	if err != nil {
+		return err
+	}
+	if s.scheduler, err = shaper.NewScheduler(s.store.Client, name, dispatcher, shaper.SchedulerOptions{Logger: s.log}); err != nil {
+		return err
+	}
+	return s.scheduler.Start(context.WithoutCancel(s.ctx)) // stop ends it
+}
+
+func (s *shapedSender) send(jobs int) error {
+	specs := make([]shaper.Spec, jobs)
+	for i := range specs {
+		specs[i] = shaper.Spec{Type: "demo", Payload: []byte("{}")}
+	}
+	for _, o := range s.client.OfferMany(s.ctx, specs) {
+		if o.Err != nil {
+			return o.Err
+		}
+		if o.Result.Status != shaper.Accepted {
+			return fmt.Errorf("a job was refused: %s", o.Result.Reason)
+		}
+	}
+	return nil
+}
+
+func (s *shapedSender) stop() {
+	if s.scheduler != nil {
+		s.scheduler.Stop()
+	}
+	s.pool.Stop()
+}

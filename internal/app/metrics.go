@@ -1,0 +1,33 @@
+package app
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// registerOwn registers what is told of the process and of each downstream. Pools and the API register their own.
+func (d *daemon) registerOwn() error {
+	admins := make([]statsReader, 0, len(d.cfg.Downstreams))
+	for _, name := range d.cfg.names() {
+		admin, err := shaper.NewAdmin(d.store.Client, name)
+		if err != nil {
+			return err
+		}
+		admins = append(admins, admin)
+	}
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shaper_build_info", Help: "1, with the version.",
+		ConstLabels: prometheus.Labels{"version": d.cfg.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
+	for _, c := range []prometheus.Collector{
+		build, newCollector(d.cfg.names(), admins, d.log),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := d.registry.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+// Package store opens the Redis that a program works with: the one that the user names, else the embedded one of a
+// data directory. What it returns answers, or Open has said why not and what to do about it.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/embedded"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// Options say where the store is. The zero value is the embedded store of a running daemon, in the default directory.
+type Options struct {
+	URL      string       // as redisurl.Open takes it; empty = the embedded store
+	DataDir  string       // of the embedded store; default embedded.DefaultDir()
+	Embed    bool         // start the embedded store (a daemon) rather than look for a running one
+	Check    bool         // warn loudly where this Redis may lose jobs
+	Name     string       // shown by CLIENT LIST
+	PoolSize int          // bounds the connections; 0 = the default
+	Log      *slog.Logger // default slog.Default()
+}
+
+// Store is a Redis that answers. Close it once nothing uses Client any more.
+type Store struct {
+	Client redis.UniversalClient
+	URL    string // may hold a password
+	// Describe is one line for the user: which store, where, and how durable. It holds no password.
+	Describe string
+	Fleeting bool // its jobs end with this process
+
+	embedded *embedded.Store // nil unless this process started it
+}
+
+// answerWithin is how long a Redis that was named may take to answer.
+const answerWithin = 5 * time.Second
+
+// Open connects to the store, and starts it where Options.Embed says so. Its error wraps shaper.ErrStore where the store
+// does not answer, and shaper.ErrInvalid where the URL cannot be used.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Store{Describe: "redis at " + redisurl.Redact(o.URL)}
+	url := o.URL
+	if url == "" {
+		var err error
+		if url, err = s.embed(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	client, err := redisurl.Open(url, redisurl.Options{Name: o.Name, PoolSize: o.PoolSize})
+	if err != nil {
+		return nil, errors.Join(kind{err, shaper.ErrInvalid}, s.stop())
+	}
+	s.Client, s.URL = client, url
+	ping, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if err := client.Ping(ping).Err(); err != nil {
+		err = fmt.Errorf("%s does not answer: %w: is it running, and the URL right?", s.Describe, err)
+		return nil, errors.Join(kind{err, shaper.ErrStore}, s.Close())
+	}
+	if o.Check && o.URL != "" {
+		warn(ping, client, o.Log)
+	}
+	return s, nil
+}
+
+// embed starts or finds the embedded store and returns its URL.
+func (s *Store) embed(ctx context.Context, o Options) (string, error) {
+	if o.DataDir == "" {
+		o.DataDir = embedded.DefaultDir()
+	}
+	if !o.Embed {
+		s.Describe = "the embedded store of " + o.DataDir
+		url, err := embedded.Find(o.DataDir)
+		if err != nil {
+			return "", kind{err, shaper.ErrStore}
+		}
+		return url, nil
+	}
+	e, err := embedded.Start(ctx, o.DataDir, o.Log)
+	if err != nil {
+		return "", kind{err, shaper.ErrStore}
+	}
+	s.embedded, s.Describe, s.Fleeting = e, e.Describe(), !e.Durable()
+	return e.URL(), nil
+}
+
+// warn tells each way in which a Redis is unfit to keep jobs. It stops nobody: whoever sees to it while jobs are there
+// needs the daemon to run.
+func warn(ctx context.Context, client redis.UniversalClient, log *slog.Logger) {
+	for _, p := range redisurl.Check(ctx, client) {
+		level, text := slog.LevelInfo, p.Text
+		switch p.Severity {
+		case redisurl.Refuse:
+			level, text = slog.LevelError, "JOBS WILL BE LOST OR STUCK: "+p.Text
+		case redisurl.Warn:
+			level, text = slog.LevelWarn, "JOBS MAY BE LOST: "+p.Text
+		}
+		log.Log(ctx, level, text, "redis", p.Node, "fix", p.Fix)
+	}
+}
+
+// Done is closed when an embedded store of this process has ended by itself; for other stores it is nil, which never is.
+func (s *Store) Done() <-chan struct{} {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.Done()
+}
+
+// Err tells why Done was closed.
+func (s *Store) Err() error {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.Err()
+}
+
+// Close closes the client, and then ends what Open started.
+func (s *Store) Close() error { return errors.Join(s.Client.Close(), s.stop()) }
+
+func (s *Store) stop() error {
+	if s.embedded == nil {
+		return nil
+	}
+	return s.embedded.Stop()
+}
+
+// kind is an error with one of package shaper's sentinels, which its text does not repeat.
+type kind struct {
+	error
+	sentinel error
+}
+
+func (k kind) Unwrap() []error { return []error{k.error, k.sentinel} }
