@@ -1,0 +1,202 @@
+// Command transcode is a transcoding farm: two tenants offer files in bursts, and the transcoder sees one job each
+// 100 ms, whatever arrives.
+//
+//	go run ./examples/transcode
+//
+// It needs nothing else: it starts a Redis of its own (or an imitation, where there is no redis-server), makes some
+// real media files, transcodes them with ffmpeg (or, where there is none, with Go's own codecs), and checks every output.
+//
+// What a program needs in order to use Jobshaper is in this file, in operate and produce. The other files make the
+// media, draw the picture and do the sums.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
+)
+
+const (
+	downstream = "transcoder"
+	jobType    = "video:transcode"
+	places     = 8 // jobs that may run at a time in this process
+
+	// pause is the least that a patient tenant waits before it offers a refused file again. A refusal tells when a job
+	// may leave at the earliest; as the transcoder is shared, it may be another tenant's.
+	pause = 100 * time.Millisecond
+)
+
+// policy protects the transcoder: it must not see more than ten jobs a second, whoever they are for.
+var policy = shaper.DownstreamPolicy{
+	Rate:     buckets.PerSecond(10),
+	Defaults: shaper.Policy{MaxAttempts: 3, Timeout: 30 * time.Second},
+}
+
+// tenant is a customer of the farm: what it may do, and what it does.
+type tenant struct {
+	name   string
+	policy shaper.Policy
+
+	bursts, burst int           // it offers so many times so many files at once
+	every         time.Duration // from burst to burst
+	patient       bool          // what becomes of a refused file: offered again when told, or given up
+}
+
+// tenants together offer more than the transcoder can take, and their buckets are small: some offers are refused. While
+// both have jobs waiting, their weights divide the ten jobs a second into six and four.
+var tenants = []tenant{
+	{name: "studio", policy: shaper.Policy{Rate: buckets.PerSecond(10), Weight: 3, Depth: 16},
+		bursts: 3, burst: 20, every: 2500 * time.Millisecond, patient: true},
+	{name: "clips", policy: shaper.Policy{Rate: buckets.PerSecond(5), Weight: 2, Depth: 10},
+		bursts: 3, burst: 14, every: 2500 * time.Millisecond},
+}
+
+func main() {
+	var opts options
+	flag.StringVar(&opts.out, "out", "transcode-output", "`directory` for the media files, made if need be")
+	flag.StringVar(&opts.tool, "tool", "auto", "what transcodes: ffmpeg, go (Go's own codecs), or auto: ffmpeg if it is on PATH")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(flag.CommandLine.Output(), "transcode: unexpected argument %q: want only flags, see -help\n", flag.Arg(0))
+		os.Exit(2) // as for unknown flags
+	}
+	opts.tenants = tenants
+	os.Exit(exitCode(opts))
+}
+
+// exitCode runs the program until it ends or is interrupted; a second interrupt ends it at once.
+func exitCode(opts options) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	_, err := run(ctx, opts, os.Stdout)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, context.Canceled):
+		return 130
+	}
+	fmt.Fprintln(os.Stderr, "transcode:", err)
+	return 1
+}
+
+// operate runs the farm until all that was accepted has ended, or ctx ends. When it returns, nothing runs any more.
+func (f *farm) operate(ctx context.Context, rdb redis.UniversalClient) error {
+	// The policies live in Redis. They can be changed at any time, and hold at once.
+	admin, err := shaper.NewAdmin(rdb, downstream)
+	if err != nil {
+		return err
+	}
+	if err := admin.SetDownstream(ctx, policy); err != nil {
+		return err
+	}
+	for _, t := range f.tenants {
+		if err := admin.SetTenant(ctx, t.name, t.policy); err != nil {
+			return err
+		}
+	}
+
+	// The workers run jobs, with any asynq.Handler. Each start of a handler owns a slot.
+	mux := asynq.NewServeMux()
+	mux.Use(f.journal.recordStarts)
+	mux.Handle(jobType, f.tool.handler)
+	pool, err := workers.New(rdb, downstream, mux, workers.Config{Concurrency: places, Logger: f.log})
+	if err != nil {
+		return err
+	}
+	if err := pool.Start(ctx); err != nil {
+		return err
+	}
+	defer pool.Stop() // waits for the jobs that run
+
+	// The scheduler hands jobs from the buckets to the workers when their time has come. Schedulers, workers and producers
+	// may be processes of their own, any number of each.
+	dispatcher, err := workers.NewDispatcher(rdb, downstream, pool.Ring)
+	if err != nil {
+		return err
+	}
+	scheduler, err := shaper.NewScheduler(rdb, downstream, dispatcher, shaper.SchedulerOptions{Logger: f.log})
+	if err != nil {
+		return err
+	}
+	if err := scheduler.Start(ctx); err != nil {
+		return err
+	}
+	defer scheduler.Stop()
+
+	// The producers offer jobs. They need nothing but Redis.
+	client, err := shaper.NewClient(rdb, downstream, shaper.ClientOptions{})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	producers, producing := errgroup.WithContext(ctx)
+	for _, t := range f.tenants {
+		producers.Go(func() error { return f.produce(producing, client, t) })
+	}
+	produced := make(chan error, 1)
+	go func() { produced <- producers.Wait() }()
+	err = f.watch(ctx, admin, produced)
+	cancel() // if watch failed, producers are still at it
+	_ = producers.Wait()
+	return err
+}
+
+// produce offers the files of a tenant, in bursts.
+func (f *farm) produce(ctx context.Context, client *shaper.Client, t tenant) error {
+	begun := time.Now()
+	for i, file := range f.files[t.name] {
+		burst := time.Duration(i / t.burst)
+		if err := sleep(ctx, time.Until(begun.Add(burst*t.every))); err != nil {
+			return err
+		}
+		if err := f.offer(ctx, client, t, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offer offers one file. A refusal is an answer, not an error: the bucket is full, nothing was kept, and it says when to
+// try again.
+func (f *farm) offer(ctx context.Context, client *shaper.Client, t tenant, file file) error {
+	task := asynq.NewTask(jobType, file.payload())
+	for {
+		at := time.Now()
+		// With an id of its own a job can be offered twice, say after a lost reply, and is still one job.
+		result, err := client.Enqueue(ctx, t.name, task, asynq.TaskID(file.id))
+		if err != nil {
+			return err
+		}
+		f.journal.recordOffer(t.name, at, result)
+		if result.Status == shaper.Accepted || !t.patient {
+			return nil
+		}
+		if err := sleep(ctx, max(result.RetryAfter, pause)); err != nil {
+			return err
+		}
+	}
+}
+
+// sleep waits for d, if that is positive, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
