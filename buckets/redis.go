@@ -132,19 +132,6 @@ func (r *Redis) Key(key string) string {
 
 var escapeBraces = strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D")
 
-// ScriptArgs returns what a script with LuaFunctions needs to ask for n: the name of the
-// algorithm's function, and its arguments. n must not be negative; what exceeds the
-// limit is refused by the function.
-func (r *Redis) ScriptArgs(n int64) []any {
-	return append([]any{r.name}, r.plan.Load().args(max(n, 0))...)
-}
-
-// DecodeScript turns the reply of that function (a list of integers) into the decision
-// about n, with the errors of AllowN.
-func (r *Redis) DecodeScript(reply []any, n int64) (Decision, error) {
-	return r.plan.Load().finish(reply, n)
-}
-
 func (p *plan) finish(reply []any, n int64) (Decision, error) {
 	a, err := p.decode(reply, n)
 	switch {

@@ -78,7 +78,7 @@ func scriptsOfEach(write bool) map[string]script {
 //
 //	ok, reply = algorithms[name](key, now_us, i, take, write)
 //
-// where ARGV[i] is the first of the arguments of Redis.ScriptArgs after the name. For all
+// where ARGV[i] is the first of the arguments of InScript.Args after the name. For all
 // or nothing call each with take and write false, and if all are ok, and whatever else
 // the script requires, each again with both true. See the heads of lua/*.lua.
 func LuaFunctions() string {

@@ -1,0 +1,28 @@
+package buckets
+
+// InScript is a limit that a larger script asks on its way, with LuaFunctions: its
+// arguments, and what its reply means. It is immutable, and talks to nobody.
+type InScript struct {
+	plan *plan
+	name string
+}
+
+// NewInScript returns a limit for scripts that go by the time of the Redis server, or an
+// error that names the bad field.
+func NewInScript(spec Spec) (InScript, error) {
+	p, err := newPlan(spec, storeClock)
+	return InScript{plan: p, name: luaName(spec.Algorithm)}, err
+}
+
+// Args returns what the script needs to ask for n: the name of the algorithm's function,
+// and its arguments. n must not be negative; what exceeds the limit is refused by the
+// function.
+func (s InScript) Args(n int64) []any {
+	return append([]any{s.name}, s.plan.args(max(n, 0))...)
+}
+
+// Decode turns the reply of the function (a list of integers) into the decision about n,
+// with the errors of AllowN.
+func (s InScript) Decode(reply []any, n int64) (Decision, error) {
+	return s.plan.finish(reply, n)
+}

@@ -1,0 +1,24 @@
+// Package policing refuses what offers too much, and says what to do about it.
+//
+// A Policer is a chain of named Rules, each an algorithm of package buckets applied per
+// tenant, per downstream or to all together. The package promises that
+//
+//   - a check is all or nothing: where one rule refuses, no rule has taken anything; in
+//     Redis that is one script, and so one round trip;
+//   - a refusal names the rule, and the least wait after which the same request would
+//     pass every rule;
+//   - a refusal is never taken for a failure of Redis, nor a failure for a refusal: when
+//     Redis does not answer within a deadline, each rule's own FailurePolicy decides, a
+//     breaker spares the calls that follow the wait, and the Verdict says so;
+//   - memory is bounded, whatever keys are offered.
+//
+// It knows nothing of jobs, nor of the queues that package shaper keeps in Redis.
+//
+// # What is where
+//
+// Rule, ParseRule and RuleOf say what is limited; Policer.Check decides, and Waiter waits
+// until it may pass. Middleware puts a Policer before any http.Handler. Hybrid is a
+// limiter that leases tokens from Redis and decides without it. Hitters counts who offers
+// the most, and is what a rule for heavy keys asks. Named, Judge and WriteFields are for a
+// queue that asks the rules in a script of its own.
+package policing

@@ -1,0 +1,87 @@
+package policing
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// writeFields tells a client where it stands. Rules that were not asked have nothing to
+// tell; where none was, nothing is written.
+func writeFields(h http.Header, v Verdict, ietf bool) {
+	least := tightest(v)
+	if least == nil {
+		return
+	}
+	h.Set("X-RateLimit-Limit", number(least.Limit))
+	h.Set("X-RateLimit-Remaining", number(least.Remaining))
+	h.Set("X-RateLimit-Reset", seconds(least.ResetAfter))
+	if !ietf {
+		return
+	}
+	var policies, states []string
+	for _, r := range v.Rulings {
+		if !r.Asked {
+			continue
+		}
+		name := quoted(r.Rule.Name)
+		q, w := quota(r.Rule.Spec)
+		policies = append(policies, name+";q="+number(q)+";w="+seconds(max(w, 1)))
+		states = append(states, name+";r="+number(r.Remaining)+";t="+seconds(r.ResetAfter))
+	}
+	h.Set("RateLimit-Policy", strings.Join(policies, ", "))
+	h.Set("RateLimit", strings.Join(states, ", "))
+}
+
+// tightest returns the ruling that a client should know of: the one that refused, or the
+// one with the least left; nil when no rule was asked.
+func tightest(v Verdict) *Ruling {
+	var best *Ruling
+	for i := range v.Rulings {
+		r := &v.Rulings[i]
+		switch {
+		case !r.Asked:
+		case !v.Allowed && r.Rule.Name == v.Refused:
+			return r
+		case best == nil || r.Remaining < best.Remaining:
+			best = r
+		}
+	}
+	return best
+}
+
+// maxInteger is the largest that a structured field holds (RFC 9651, 3.3.1).
+const maxInteger = 999_999_999_999_999
+
+func number(n int64) string { return strconv.FormatInt(min(max(n, 0), maxInteger), 10) }
+
+// seconds rounds up to whole seconds.
+func seconds(d time.Duration) string { return number(ceil(d, time.Second)) }
+
+// ceil returns how many units d is, rounded up.
+func ceil(d, unit time.Duration) int64 {
+	n := int64(d / unit)
+	if d%unit > 0 {
+		n++
+	}
+	return n
+}
+
+// quoted writes a string of a structured field (RFC 9651, 3.3.3). Names of rules need no
+// escape; what could not stand in a field is left out all the same.
+func quoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c >= 0x20 && c < 0x7f:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

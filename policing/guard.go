@@ -1,0 +1,85 @@
+package policing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/buckets"
+)
+
+// DefaultDeadline is how long a check waits for Redis.
+const DefaultDeadline = 50 * time.Millisecond
+
+// errOpen is the failure of a call that the breaker did not let through.
+var errOpen = fmt.Errorf("%w: it failed %d times in a row, and is left alone for a moment", buckets.ErrStore, breakAfter)
+
+// guard is the way to a store that may be away: a deadline on each call, and a breaker.
+type guard struct {
+	deadline time.Duration
+	breaker  breaker
+}
+
+// do makes a call. The store's failures wrap buckets.ErrStore; that the caller has gone
+// away is context.Canceled, and any other error the call's own: neither counts.
+//
+// The caller's own deadline counts as ours does: otherwise callers in a hurry would wait
+// for a dead store one and all.
+func (g *guard) do(ctx context.Context, call func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p, ok := g.breaker.enter(time.Now())
+	if !ok {
+		return errOpen
+	}
+	limited, cancel := context.WithTimeout(ctx, g.deadline)
+	defer cancel()
+	err := call(limited)
+	switch {
+	case err == nil:
+		g.breaker.succeeded(p)
+	case errors.Is(ctx.Err(), context.Canceled):
+		g.breaker.returned(p)
+		err = ctx.Err()
+	case errors.Is(err, buckets.ErrStore):
+		g.breaker.failed(p, time.Now())
+	default:
+		g.breaker.returned(p)
+	}
+	return err
+}
+
+// retryAfter is what a caller is told who was refused for want of the store: when it is
+// tried again, at least the deadline.
+func (g *guard) retryAfter() time.Duration {
+	wait, _ := g.breaker.wait(time.Now())
+	return max(wait, g.deadline)
+}
+
+// open reports whether calls are being spared.
+func (g *guard) open() bool {
+	_, closed := g.breaker.wait(time.Now())
+	return !closed
+}
+
+// obeysDeadlines returns an error for a client that would wait for a dead server
+// whatever a context says.
+func obeysDeadlines(client redis.UniversalClient) error {
+	obeys := true
+	switch c := client.(type) {
+	case *redis.Client:
+		obeys = c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		obeys = c.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		obeys = c.Options().ContextTimeoutEnabled
+	}
+	if !obeys {
+		return fmt.Errorf("%w: the Redis client ignores deadlines: want ContextTimeoutEnabled in its options", buckets.ErrParameter)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package policing
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/jobshaper/jobshaper/buckets"
+)
+
+// HTTPOptions are how Middleware asks and answers. The zero value is usable.
+type HTTPOptions struct {
+	// Key says who a request is from; nil means RemoteAddr. See Header, APIKey and
+	// ClientAddr.
+	Key KeyFunc
+
+	// Downstream is that of every request's Subject.
+	Downstream string
+
+	// Cost is the weight of a request; nil means 1 for each.
+	Cost func(*http.Request) int64
+
+	// IETF adds the fields RateLimit-Policy and RateLimit, one item for each rule
+	// (draft-ietf-httpapi-ratelimit-headers-10).
+	IETF bool
+}
+
+// Middleware puts a Checker before a handler. A request that passes goes on with
+// X-RateLimit-Limit, -Remaining and -Reset (seconds from now) in the answer's header, of the
+// rule with the least left. One that does not pass is answered here:
+//
+//   - 429 Too Many Requests with the same fields, of the rule that refused, and
+//     Retry-After in whole seconds, rounded up, at least 1; a request that can never pass
+//     has no Retry-After;
+//   - 503 Service Unavailable with Retry-After, when a rule with FailClosed wants Redis,
+//     and Redis is away;
+//   - 400 Bad Request, when the key is longer than buckets takes.
+//
+// The body is a problem (RFC 9457) with the members rule and retry_after_ms, rounded up, -1
+// for never.
+func Middleware(c Checker, o HTTPOptions) func(http.Handler) http.Handler {
+	if o.Key == nil {
+		o.Key = RemoteAddr
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := int64(1)
+			if o.Cost != nil {
+				n = o.Cost(r)
+			}
+			v, err := c.Check(r.Context(), Subject{Downstream: o.Downstream, Tenant: o.Key(r)}, n)
+			if err != nil {
+				problemOf(err).write(w)
+				return
+			}
+			writeFields(w.Header(), v, o.IETF)
+			if !v.Allowed {
+				refusal(v).write(w)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// problemOf is the answer where there is no Verdict.
+func problemOf(err error) problem {
+	switch {
+	case errors.Is(err, buckets.ErrKey):
+		return problem{Status: http.StatusBadRequest, Detail: "the client's key is too long"}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, buckets.ErrStore):
+		return problem{Status: http.StatusServiceUnavailable, Detail: "the limits could not be asked in time"}
+	default: // a Cost below 0: the service's own mistake
+		return problem{Status: http.StatusInternalServerError, Detail: "the limits could not be asked"}
+	}
+}

@@ -1,0 +1,159 @@
+package policing
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jobshaper/jobshaper/buckets"
+)
+
+// ParseRule reads a rule:
+//
+//	token_bucket 10/s burst 100
+//	leaky_bucket 10/s depth 20
+//	fixed_window 1000/d name=daily per=downstream
+//	sliding_log 3/60s on_failure=closed
+//	sliding_counter 100/m cost=5
+//	heavy share=20% then token_bucket 10/s burst 10
+//
+// that is, an algorithm with its rate, for a bucket its capacity (see RuleOf for its
+// default), and in any order name=, per=tenant|downstream|global, on_failure=open|closed|local
+// and cost=. What is left out is the zero value of the Rule's field.
+func ParseRule(text string) (Rule, error) {
+	r, err := parseRule(strings.Fields(text))
+	if err != nil {
+		return Rule{}, fmt.Errorf("rule %q: %w", text, err)
+	}
+	return r, nil
+}
+
+func parseRule(words []string) (Rule, error) {
+	var heavy Share
+	if len(words) > 0 && words[0] == "heavy" {
+		var err error
+		if heavy, err = parseHeavy(words); err != nil {
+			return Rule{}, err
+		}
+		words = words[3:]
+	}
+	if len(words) < 2 {
+		return Rule{}, fmt.Errorf("%w: want an algorithm and a rate, such as token_bucket 10/s", ErrRule)
+	}
+	rate, err := buckets.ParseRate(words[1])
+	if err != nil {
+		return Rule{}, err
+	}
+	burst, options, err := parseBurst(words[0], words[2:])
+	if err != nil {
+		return Rule{}, err
+	}
+	r, err := RuleOf(words[0], rate, burst)
+	if err != nil {
+		return Rule{}, err
+	}
+	r.Heavy = heavy
+	seen := map[string]bool{}
+	for _, option := range options {
+		key, value, ok := strings.Cut(option, "=")
+		if !ok || seen[key] {
+			return Rule{}, fmt.Errorf("%w: %q: want name=, per=, on_failure= or cost=, each once", ErrRule, option)
+		}
+		seen[key] = true
+		if err := r.setOption(key, value); err != nil {
+			return Rule{}, err
+		}
+	}
+	return r, r.Validate()
+}
+
+// parseHeavy reads "heavy share=20% then".
+func parseHeavy(words []string) (Share, error) {
+	if len(words) >= 3 && words[2] == "then" {
+		if text, ok := strings.CutPrefix(words[1], "share="); ok {
+			return ParseShare(text)
+		}
+	}
+	return 0, fmt.Errorf("%w: want heavy share=20%% then, and a rule", ErrRule)
+}
+
+// burstWords are what the capacity is called.
+var burstWords = map[string]string{"token_bucket": "burst", "leaky_bucket": "depth"}
+
+// parseBurst reads "burst 100" or "depth 20" if it is there, and returns what follows.
+func parseBurst(algorithm string, words []string) (int64, []string, error) {
+	want := burstWords[algorithm]
+	if len(words) == 0 || strings.Contains(words[0], "=") {
+		return 0, words, nil
+	}
+	if words[0] != want || len(words) < 2 {
+		return 0, nil, fmt.Errorf("%w: %q after %s: want burst N (token_bucket), depth N (leaky_bucket) or an option such as name=", ErrRule, words[0], algorithm)
+	}
+	n, err := strconv.ParseInt(words[1], 10, 64)
+	if err != nil || n < 1 {
+		return 0, nil, fmt.Errorf("%w: %s %q: want a whole number, at least 1", ErrRule, want, words[1])
+	}
+	return n, words[2:], nil
+}
+
+func (r *Rule) setOption(key, value string) (err error) {
+	switch key {
+	case "name":
+		r.Name = value
+		if value == "" {
+			err = fmt.Errorf("%w: name= is empty", ErrRule)
+		}
+	case "per":
+		r.Per, err = ParseScope(value)
+	case "on_failure":
+		r.OnFailure, err = ParseFailurePolicy(value)
+	case "cost":
+		r.Cost, err = strconv.ParseInt(value, 10, 64)
+		if err != nil || r.Cost < 1 {
+			err = fmt.Errorf("%w: cost=%s: want a whole number, 1 to %d", ErrRule, value, MaxCost)
+		}
+	default:
+		err = fmt.Errorf("%w: option %s=: want name=, per=, on_failure= or cost=", ErrRule, key)
+	}
+	return err
+}
+
+// String writes the rule as ParseRule reads it. What is at its default is left out.
+func (r Rule) String() string {
+	var b strings.Builder
+	if r.Heavy != 0 {
+		fmt.Fprintf(&b, "heavy share=%v then ", r.Heavy)
+	}
+	algorithm := strings.ReplaceAll(string(r.Spec.Algorithm), "-", "_")
+	b.WriteString(algorithm + " ")
+	if word, bucket := burstWords[algorithm]; bucket {
+		fmt.Fprintf(&b, "%v %s %d", r.Spec.Rate, word, r.Spec.Limit)
+	} else {
+		b.WriteString(buckets.Rate{Events: r.Spec.Limit, Period: r.Spec.Window}.String())
+	}
+	if r.Name != "" {
+		b.WriteString(" name=" + r.Name)
+	}
+	if r.Per != PerTenant {
+		b.WriteString(" per=" + r.Per.String())
+	}
+	if r.OnFailure != FailOpen {
+		b.WriteString(" on_failure=" + r.OnFailure.String())
+	}
+	if r.Cost != 0 {
+		fmt.Fprintf(&b, " cost=%d", r.Cost)
+	}
+	return b.String()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Rule) UnmarshalText(text []byte) error {
+	parsed, err := ParseRule(string(text))
+	if err == nil {
+		*r = parsed
+	}
+	return err
+}
