@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
 
 // Client offers jobs to the tenants of one downstream. It needs no scheduler or worker in its process.
@@ -15,6 +17,8 @@ import (
 type Client struct {
 	q          queue
 	maxPayload int
+	admissions admissions
+	offers     *coalesce.Group[*offering, Outcome]
 }
 
 // ClientOptions are set once for a Client. The zero value serves.
@@ -31,7 +35,13 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientOptions)
 	if opts.MaxPayload == 0 {
 		opts.MaxPayload = DefaultMaxPayload
 	}
-	return &Client{q: q, maxPayload: opts.MaxPayload}, nil
+	return newClient(q, opts.MaxPayload), nil
+}
+
+func newClient(q queue, maxPayload int) *Client {
+	c := &Client{q: q, maxPayload: maxPayload}
+	c.offers = coalesce.New(offerBatch, c.offerAll)
+	return c
 }
 
 // PayloadTooLargeError says that a payload is over the limit. It wraps ErrInvalid.
@@ -77,14 +87,17 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	args = append([]any{s.Tenant}, args...)
-	for {
-		v, err := c.q.run(ctx, enqueueScript, "enqueue", args...)
-		r, block, err := c.result(&s, replyOf(v).next(), err)
-		if err != nil || !block {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		o, err := c.offers.Do(ctx, &offering{spec: s, args: args})
+		if err != nil {
+			return Result{}, storeErr("enqueue", err)
+		}
+		r, err := o.Result, o.Err
+		if err != nil || !o.block {
 			return r, err
 		}
-		t := time.NewTimer(r.RetryAfter)
+		// RetryAfter knows of slots only. What else keeps the bucket full (no worker, all in flight) is asked ever more slowly.
+		t := time.NewTimer(max(r.RetryAfter, pause))
 		select {
 		case <-t.C:
 		case <-ctx.Done():
@@ -125,11 +138,17 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 	status := rep.str()
 	r.Position, r.ETA = int(rep.int()), rep.instant()
 	r.RetryAfter = rep.micros()
+	r.Admission = c.admissions.verdict(replyOf(rep.next()))
 	switch status {
 	case "accepted", "duplicate":
 		r.Status, r.Duplicate, r.RetryAfter = Accepted, status == "duplicate", 0
 	case "full", "block":
 		r.Reason = RefusedFull
+	case "limited":
+		r.Reason, r.RetryAfter = RefusedLimited, time.Second
+		if r.Admission != nil {
+			r.RetryAfter = r.Admission.RetryAfter
+		}
 	case "conflict":
 		r.Reason, r.RetryAfter = RefusedConflict, -1
 	case "unknown":
@@ -144,14 +163,16 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 type Outcome struct {
 	Result Result
 	Err    error
+
+	block bool // no room, and the tenant's policy is to wait for it
 }
 
-// offerBatch is how many jobs of a tenant share a call in OfferMany, and offerBytes about how much they may hold: a script
-// should not keep Redis from others for longer than a few ms.
+// Of the jobs that are offered together, those of a tenant share calls of the enqueue script, with bounds, since a script should
+// not keep Redis from others for longer than a few ms; and some calls share a round trip.
 const (
-	offerBatch = 100
-	offerBytes = 256 << 10
-	offerCalls = 8 // calls in a pipeline
+	offerBatch = 100       // jobs in a call
+	offerBytes = 256 << 10 // about how much they may hold
+	offerCalls = 8         // calls in a round trip
 )
 
 // OfferMany offers jobs in pipelines, each on its own: one that is invalid or refused hinders no other. It returns one
@@ -159,65 +180,81 @@ const (
 // bucket refuses.
 func (c *Client) OfferMany(ctx context.Context, specs []Spec) []Outcome {
 	out := make([]Outcome, len(specs))
-	var calls []*offerCall
-	open := map[string]*offerCall{} // by tenant
-	for i := range specs {
-		s := specs[i]
+	valid := make([]*offering, 0, len(specs))
+	for i, s := range specs {
 		args, err := c.offerArgs(&s)
 		if err != nil {
 			out[i].Err = err
 			continue
 		}
-		k := open[s.Tenant]
-		if k == nil || len(k.index) == offerBatch || k.bytes > offerBytes {
-			k = &offerCall{args: c.q.args(s.Tenant)}
-			open[s.Tenant] = k
+		valid = append(valid, &offering{spec: s, args: args, index: i})
+	}
+	for i, o := range c.offerAll(ctx, valid) {
+		out[valid[i].index] = o
+	}
+	return out
+}
+
+// offering is a job that is valid, and what the script is told of it.
+type offering struct {
+	spec  Spec
+	args  []any
+	index int // among the specs of OfferMany
+}
+
+// offerCall is one call of the enqueue script.
+type offerCall struct {
+	args  []any
+	bytes int
+	jobs  []int // among the offerings
+	cmd   *redis.Cmd
+}
+
+// offerAll offers jobs, and returns an Outcome for each, in order.
+func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Outcome {
+	var calls []*offerCall
+	last := map[string]*offerCall{} // by tenant
+	for i, o := range jobs {
+		k := last[o.spec.Tenant]
+		if k == nil || len(k.jobs) == offerBatch || k.bytes > offerBytes {
+			k = &offerCall{args: []any{o.spec.Tenant}}
+			last[o.spec.Tenant] = k
 			calls = append(calls, k)
 		}
-		k.args = append(k.args, args...)
-		k.bytes += len(s.Payload)
-		k.index, k.specs = append(k.index, i), append(k.specs, s)
-		if len(calls) == offerCalls && len(k.index) == offerBatch {
-			c.offer(ctx, calls, out)
-			calls, open = nil, map[string]*offerCall{}
-		}
+		k.args = append(k.args, o.args...)
+		k.bytes += len(o.spec.Payload)
+		k.jobs = append(k.jobs, i)
 	}
+	out := make([]Outcome, len(jobs))
 	for len(calls) > 0 {
 		n := min(len(calls), offerCalls)
-		c.offer(ctx, calls[:n], out)
+		c.send(ctx, calls[:n], jobs, out)
 		calls = calls[n:]
 	}
 	return out
 }
 
-// offerCall is one call of the enqueue script for some jobs of a tenant.
-type offerCall struct {
-	args  []any
-	bytes int
-	index []int // where their outcomes go
-	specs []Spec
-	cmd   *redis.Cmd
-}
-
-// offer makes some calls in one round trip.
-func (c *Client) offer(ctx context.Context, calls []*offerCall, out []Outcome) {
-	pipe := c.q.rdb.Pipeline()
-	for _, k := range calls {
-		k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), k.args...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	for _, k := range calls {
-		v, err := k.cmd.Result()
-		if redis.HasErrorPrefix(err, "NOSCRIPT") { // a restarted Redis: Run loads the script again
-			v, err = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), k.args...).Result()
+// send makes some calls in one round trip.
+func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering, out []Outcome) {
+	var pipe redis.Pipeliner
+	if len(calls) > 1 {
+		pipe = c.q.rdb.Pipeline()
+		for _, k := range calls {
+			k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), c.q.args(k.args...)...)
 		}
+		_, _ = pipe.Exec(ctx) // each command has its own error
+	}
+	for _, k := range calls {
+		if k.cmd == nil || redis.HasErrorPrefix(k.cmd.Err(), "NOSCRIPT") { // alone, or a restarted Redis: Run loads the script again
+			k.cmd = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), c.q.args(k.args...)...)
+		}
+		v, err := k.cmd.Result()
 		if err != nil {
 			err = storeErr("enqueue", err)
 		}
 		r := replyOf(v)
-		for i := range k.specs {
-			o := &out[k.index[i]]
-			o.Result, _, o.Err = c.result(&k.specs[i], r.next(), err)
+		for _, i := range k.jobs {
+			out[i].Result, out[i].block, out[i].Err = c.result(&jobs[i].spec, r.next(), err)
 		}
 	}
 }

@@ -52,8 +52,14 @@ func policyFields(p Policy) []string {
 	}
 }
 
+// downstreamFields returns field, value, … of a policy that is valid.
 func downstreamFields(p DownstreamPolicy) []string {
+	admit, err := newAdmitted(p.Admit)
+	if err != nil {
+		panic(err) // the caller has not validated it
+	}
 	return append([]string{
+		"admit", admit.field,
 		"rate", rateField(p.Rate), "cap", intField(p.MaxInFlight), "unknown", string(p.UnknownTenants),
 		"tau", microsField(p.Tolerance), "lead", microsField(p.Lead), "lease", microsField(p.Lease),
 		"crashes", intField(p.MaxCrashes),
@@ -88,7 +94,7 @@ func readDownstream(h map[string]string) DownstreamPolicy {
 	return DownstreamPolicy{
 		Rate: readRate(h["rate"]), MaxInFlight: int(atoi(h["cap"])), UnknownTenants: UnknownTenants(h["unknown"]),
 		Tolerance: readMicros(h["tau"]), Lead: readMicros(h["lead"]), Lease: readMicros(h["lease"]),
-		MaxCrashes: int(atoi(h["crashes"])), Defaults: readPolicy(h),
+		MaxCrashes: int(atoi(h["crashes"])), Defaults: readPolicy(h), Admit: readRules(h["admit"]),
 	}
 }
 

@@ -2,13 +2,9 @@ package shaper
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Find returns what is known of a job, or ErrNotFound.
@@ -19,50 +15,36 @@ func (c *Client) Find(ctx context.Context, tenant, id string) (Job, error) {
 	return c.q.find(ctx, tenant, id)
 }
 
-// find reads a job's parts in one transaction, so that they belong together.
+// find reads a job's parts in one script, so that they belong together.
 func (q queue) find(ctx context.Context, tenant, id string) (Job, error) {
-	var body, state, end *redis.StringCmd
-	var later, dead *redis.FloatCmd
-	var place *redis.IntCmd
-	_, err := q.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		body = p.HGet(ctx, q.jobsKey(tenant), id)
-		state = p.HGet(ctx, q.stateKey(tenant), id)
-		end = p.Get(ctx, q.endKey(tenant, id))
-		later = p.ZScore(ctx, q.laterKey(tenant), id)
-		dead = p.ZScore(ctx, q.deadKey(tenant), id)
-		place = p.LPos(ctx, q.waitKey(tenant), id, redis.LPosArgs{MaxLen: 10_000})
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Job{}, storeErr("find job", err)
+	v, err := q.run(ctx, findScript, "find job", tenant, id)
+	if err != nil {
+		return Job{}, err
 	}
+	r := replyOf(v)
+	body, state, end, later, dead := r.str(), r.str(), r.str(), r.score(), r.score()
 	j := Job{ID: id, Tenant: tenant, Downstream: q.downstream}
-	if body.Err() != nil {
-		if end.Err() != nil {
+	if body == "" {
+		if end == "" {
 			return Job{}, fmt.Errorf("job %s of tenant %s: %w", id, tenant, ErrNotFound)
 		}
-		return j, j.readEnd(end.Val())
+		return j, j.readEnd(end)
 	}
-	e, err := decodeBody(body.Val())
+	e, err := decodeBody(body)
 	if err != nil {
 		return j, fmt.Errorf("job %s of tenant %s: %w", id, tenant, err)
 	}
 	j.Type, j.Payload, j.Headers, j.Accepted = e.typ, e.payload, e.headers, e.since
-	j.State = StateWaiting
-	if later.Err() == nil {
-		j.State, j.Due = StateDelayed, time.UnixMicro(int64(later.Val()))
+	j.State, j.Position = StateWaiting, int(r.int())
+	if !later.IsZero() {
+		j.State, j.Due = StateDelayed, later
 	}
-	if place.Err() == nil {
-		j.Position = int(place.Val()) + 1
-	}
-	if state.Err() == nil {
-		if err := j.readState(state.Val()); err != nil {
+	if state != "" {
+		if err := j.readState(state); err != nil {
 			return j, err
 		}
 	}
-	if dead.Err() == nil {
-		j.EndedAt = time.UnixMicro(int64(dead.Val()))
-	}
+	j.EndedAt = dead
 	return j, nil
 }
 

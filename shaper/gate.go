@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
 
 // Ticket is what travels through asynq: "wake up for this job". It may be lost, doubled or late without harm.
@@ -36,7 +38,10 @@ func ParseTicket(s string) (Ticket, error) {
 
 // Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their leases, and takes
 // down how their jobs ended. Package workers stands on it. All its calls may be repeated. It is safe for concurrent use.
-type Gate struct{ q queue }
+type Gate struct {
+	q       queue
+	reports *coalesce.Group[[]any, reported]
+}
 
 // NewGate returns the Gate of a downstream. It does not talk to Redis.
 func NewGate(rdb redis.UniversalClient, downstream string) (*Gate, error) {
@@ -44,7 +49,13 @@ func NewGate(rdb redis.UniversalClient, downstream string) (*Gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Gate{q}, nil
+	return newGate(q), nil
+}
+
+func newGate(q queue) *Gate {
+	g := &Gate{q: q}
+	g.reports = coalesce.New(batch, g.report)
+	return g
 }
 
 // NewToken returns a fresh token for one start by a pool.
@@ -152,16 +163,43 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, 
 	if token == "" {
 		token = "-"
 	}
-	v, err := g.q.run(ctx, finishScript, "finish job", of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token)
+	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token}
+	answer, err := g.reports.Do(ctx, args)
+	if err == nil {
+		err = answer.err
+	}
 	if err != nil {
 		return "", nil, err
 	}
-	r := replyOf(v)
-	became = r.str()
+	r := replyOf(answer.reply)
+	if became = r.str(); became == "fault" {
+		return "", nil, fmt.Errorf("finish job %s of tenant %s: what stands of it cannot be read: %s", of.ID, of.Tenant, r.str())
+	}
 	if r.more() && r.str() == "run" {
 		next, err = granted(r, token)
 	}
 	return became, next, err
+}
+
+// reported is what the finish script answers to one report.
+type reported struct {
+	reply any
+	err   error
+}
+
+// report makes one call for the reports of several workers.
+func (g *Gate) report(ctx context.Context, reports [][]any) []reported {
+	var args []any
+	for _, r := range reports {
+		args = append(args, r...)
+	}
+	v, err := g.q.run(ctx, finishScript, "finish jobs", args...)
+	r := replyOf(v)
+	out := make([]reported, len(reports))
+	for i := range out {
+		out[i] = reported{r.next(), err}
+	}
+	return out
 }
 
 // GiveBack returns the job of a ticket that will not be used to the front of its bucket.

@@ -1,6 +1,10 @@
 package shaper
 
-import "time"
+import (
+	"time"
+
+	"github.com/jobshaper/jobshaper/policing"
+)
 
 // State is where a job is in its life.
 type State string
@@ -69,6 +73,7 @@ const (
 	RefusedFull     = "full"           // its bucket has no room
 	RefusedUnknown  = "unknown_tenant" // the downstream serves only tenants that were set
 	RefusedConflict = "conflict"       // the id is known with another body
+	RefusedLimited  = "limited"        // an admission rule refuses it, see Result.Admission
 	RefusedMemory   = "store_full"     // Redis has no memory for it
 )
 
@@ -83,6 +88,9 @@ type Result struct {
 	Position   int           // how many waiting jobs leave before it, plus one; 1 leaves next. 0 if it does not wait
 	ETA        time.Time     // expected start, by Redis' clock
 	RetryAfter time.Duration // for Refused: the least wait after which trying again makes sense; negative = never
+
+	// Admission is what the downstream's admission rules said; nil where it has none, or they were not asked.
+	Admission *policing.Verdict
 }
 
 // Spec is one job to offer.

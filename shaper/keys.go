@@ -7,18 +7,19 @@ package shaper
 // prefix of every key of a downstream.
 func prefix(downstream string) string { return "shaper:{" + downstream + "}:" }
 
-func (q queue) downstreamKey() string      { return q.prefix + "d" }
-func (q queue) dueKey() string             { return q.prefix + "due" }
-func (q queue) readyKey() string           { return q.prefix + "ready" }
-func (q queue) outKey() string             { return q.prefix + "out" }
-func (q queue) runKey() string             { return q.prefix + "run" }
-func (q queue) poolsKey() string           { return q.prefix + "pools" }
-func (q queue) tenantsKey() string         { return q.prefix + "tenants" }
-func (q queue) signalChannel() string      { return q.prefix + "sig" }
-func (q queue) tenantKey(t string) string  { return q.prefix + "t:" + t }
-func (q queue) waitKey(t string) string    { return q.prefix + "w:" + t }
-func (q queue) laterKey(t string) string   { return q.prefix + "z:" + t }
-func (q queue) jobsKey(t string) string    { return q.prefix + "j:" + t }
-func (q queue) stateKey(t string) string   { return q.prefix + "s:" + t }
-func (q queue) deadKey(t string) string    { return q.prefix + "x:" + t }
-func (q queue) endKey(t, id string) string { return q.prefix + "e:" + t + ":" + id }
+func (q queue) downstreamKey() string          { return q.prefix + "d" }
+func (q queue) dueKey() string                 { return q.prefix + "due" }
+func (q queue) readyKey() string               { return q.prefix + "ready" }
+func (q queue) outKey() string                 { return q.prefix + "out" }
+func (q queue) runKey() string                 { return q.prefix + "run" }
+func (q queue) poolsKey() string               { return q.prefix + "pools" }
+func (q queue) tenantsKey() string             { return q.prefix + "tenants" }
+func (q queue) signalChannel() string          { return q.prefix + "sig" }
+func (q queue) tenantKey(t string) string      { return q.prefix + "t:" + t }
+func (q queue) waitKey(t string) string        { return q.prefix + "w:" + t }
+func (q queue) laterKey(t string) string       { return q.prefix + "z:" + t }
+func (q queue) jobsKey(t string) string        { return q.prefix + "j:" + t }
+func (q queue) stateKey(t string) string       { return q.prefix + "s:" + t }
+func (q queue) deadKey(t string) string        { return q.prefix + "x:" + t }
+func (q queue) admitKey(rule, t string) string { return q.prefix + "a:" + rule + ":" + t } // t is "" for a rule that tenants share
+func (q queue) endKey(t, id string) string     { return q.prefix + "e:" + t + ":" + id }

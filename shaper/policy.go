@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 )
 
 // OnFull says what happens to a new job when its bucket has no room.
@@ -76,6 +77,10 @@ type DownstreamPolicy struct {
 	Lease          time.Duration  // how long a silent worker keeps a job; default 15s, at least 1s
 	MaxCrashes     int            // lost leases of one job before it is dead, default 3
 	Defaults       Policy         // for every tenant's unset fields
+
+	// Admit are checks that a job passes before it may enter a bucket: all of them, or nothing is taken from any. They are kept in
+	// the queue's own Redis, so their failure policies do not matter, and cannot be global. Nil leaves what is set to SetDownstream.
+	Admit []policing.Rule
 }
 
 // Defaults of a DownstreamPolicy.
@@ -152,7 +157,8 @@ func (p DownstreamPolicy) Validate() error {
 	if err := p.Defaults.Validate(); err != nil {
 		return fmt.Errorf("defaults: %w", err)
 	}
-	return nil
+	_, err := newAdmitted(p.Admit)
+	return err
 }
 
 const day = 24 * time.Hour

@@ -28,10 +28,9 @@ type Scheduler struct {
 	opts       SchedulerOptions
 	wake       chan struct{}
 
-	mu       sync.Mutex
-	listener *Listener
-	cancel   context.CancelFunc
-	done     chan struct{}
+	mu     sync.Mutex
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
 // SchedulerOptions are set once for a Scheduler. The zero value serves.
@@ -80,9 +79,10 @@ func (s *Scheduler) Start(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s.listener, s.cancel, s.done = l, cancel, make(chan struct{})
+	s.cancel, s.done = cancel, make(chan struct{})
 	go func() {
 		defer close(s.done)
+		defer l.Close()
 		s.loop(ctx)
 	}()
 	return nil
@@ -97,10 +97,6 @@ func (s *Scheduler) Stop() {
 	}
 	s.cancel()
 	<-s.done
-	if s.listener != nil {
-		s.listener.Close()
-		s.listener = nil
-	}
 }
 
 // Wake makes the scheduler look around now.
@@ -114,7 +110,14 @@ func (s *Scheduler) Wake() {
 // shortest sleep after a call that released nothing, so that a rate with an interval below the lead does not spin.
 const shortest = time.Millisecond
 
+// stopWithin is how long Stop waits for a call that is under way. One that was cut off might have released tickets that
+// nobody dispatches, and their jobs would wait for TicketTTL.
+const stopWithin = time.Second
+
 func (s *Scheduler) loop(ctx context.Context) {
+	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopWithin, cancel) })()
 	tidied := time.Time{}
 	failing := false
 	for ctx.Err() == nil {
@@ -122,7 +125,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 		if tidy {
 			tidied = time.Now()
 		}
-		released, wait, err := s.runOnce(ctx, tidy)
+		released, wait, err := s.runOnce(calls, tidy)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobshaper/jobshaper/internal/coalesce"
+	"github.com/jobshaper/jobshaper/buckets"
 )
 
 //go:embed lua/*.lua
@@ -19,6 +19,10 @@ var luaFiles embed.FS
 func script(files ...string) *redis.Script {
 	var src []byte
 	for _, f := range files {
+		if f == "algorithms" { // of the admission checks
+			src = append(src, buckets.LuaFunctions()...)
+			continue
+		}
 		b, err := luaFiles.ReadFile("lua/" + f + ".lua")
 		if err != nil {
 			panic(err) // an embedded file is missing: the build is broken
@@ -29,7 +33,7 @@ func script(files ...string) *redis.Script {
 }
 
 var (
-	enqueueScript  = script("base", "enqueue_busy", "hash", "timeline", "tenant", "job", "enqueue")
+	enqueueScript  = script("base", "enqueue_busy", "hash", "timeline", "tenant", "job", "algorithms", "admit", "enqueue")
 	releaseScript  = script("base", "hash", "timeline", "tenant", "job", "pick", "release")
 	gateScript     = script("base", "hash", "timeline", "tenant", "job", "slot", "gate")
 	finishScript   = script("base", "hash", "timeline", "tenant", "job", "pick", "slot", "finish")
@@ -41,6 +45,7 @@ var (
 	policyScript   = script("base", "hash", "timeline", "tenant", "policy")
 	pauseScript    = script("base", "hash", "timeline", "tenant", "pause")
 	forgetScript   = script("base", "hash", "timeline", "tenant", "forget")
+	findScript     = script("base", "find")
 	statsScript    = script("base", "hash", "timeline", "tenant", "job", "slot", "stats")
 )
 
@@ -49,7 +54,7 @@ const batch = 50
 
 // queue is one downstream in Redis: what Client, Scheduler, Gate and Admin share.
 type queue struct {
-	rdb        redis.UniversalClient // its script calls share round trips
+	rdb        redis.UniversalClient
 	downstream string
 	prefix     string
 	clock      func() int64 // µs since the epoch for a test that pretends one; nil = Redis' clock
@@ -59,7 +64,7 @@ func newQueue(rdb redis.UniversalClient, downstream string) (queue, error) {
 	if err := ValidName("downstream", downstream); err != nil {
 		return queue{}, err
 	}
-	return queue{rdb: coalesce.New(rdb), downstream: downstream, prefix: prefix(downstream)}, nil
+	return queue{rdb: rdb, downstream: downstream, prefix: prefix(downstream)}, nil
 }
 
 func (q queue) keys() []string { return []string{q.prefix} }
@@ -126,6 +131,12 @@ func (r *reply) int() int64 {
 }
 
 func (r *reply) micros() time.Duration { return time.Duration(r.int()) * time.Microsecond }
+
+// score reads the score of a sorted set, µs since the epoch; the zero time where there is none.
+func (r *reply) score() time.Time {
+	us, _ := strconv.ParseFloat(r.str(), 64)
+	return instant(int64(us))
+}
 
 // instant reads µs since the epoch; 0 is the zero time.
 func (r *reply) instant() time.Time { return instant(r.int()) }

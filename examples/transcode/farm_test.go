@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +22,7 @@ func TestFarmFile(t *testing.T) {
 	if !ok {
 		t.Fatalf("no downstream %s", downstream)
 	}
-	if d.Policy != policy || d.Concurrency != places {
+	if !reflect.DeepEqual(d.Policy, policy) || d.Concurrency != places {
 		t.Errorf("%+v and %d places, want %+v and %d", d.Policy, d.Concurrency, policy, places)
 	}
 	if !slices.Equal(d.Target.Exec, ffmpegCommand) {

@@ -1,130 +1,106 @@
-// Package coalesce sends script calls that are made at the same time in one round trip.
+// Package coalesce lets calls that are made at the same time share one.
 //
-// Why: with many workers the round trip, not the script, is what a call costs, on both
-// sides (a write, a read and a wake-up each). The first caller sends at once; those who come while it waits for the reply
-// are sent together by the next of them. So a lone caller waits for nobody, and the busier it gets, the larger the batches.
+// Why: with many callers the round trip, not the work, is what a call costs, on both sides (a write, a read and a wake-up
+// each). The first caller goes at once; those who come while it is under way go together with the next of them. So a lone caller
+// waits for nobody, and the busier it gets, the larger the batches.
 package coalesce
 
 import (
 	"context"
 	"sync"
-
-	"github.com/redis/go-redis/v9"
 )
 
-const (
-	maxBatch = 64 // calls in a round trip
-	inFlight = 2  // round trips at a time
-)
+// inFlight is how many batches of a group are under way at a time.
+const inFlight = 2
 
-// Client is a redis.UniversalClient whose EvalSha calls share round trips. It is safe for concurrent use and owns no
-// goroutine. The order of concurrent calls is not kept. Calls of one round trip must not hinder each other, so the scripts
-// should be short; a call is repeated with its batch when the connection fails, so they must be safe to run twice.
-type Client struct {
-	redis.UniversalClient
+// Group batches calls of one kind. It is safe for concurrent use and owns no goroutine: one of the callers does the work for
+// the others. The order of concurrent calls is not kept.
+type Group[In, Out any] struct {
+	max int
+	run func(ctx context.Context, batch []In) []Out
 
-	mu      sync.Mutex
-	waiting []*call
+	mu      sync.Mutex // guards what follows
+	waiting []*call[In, Out]
 	flying  int
 }
 
-// New returns a Client on rdb.
-func New(rdb redis.UniversalClient) *Client { return &Client{UniversalClient: rdb} }
-
-type call struct {
-	ctx  context.Context
-	sha  string
-	keys []string
-	args []any
-	cmd  *redis.Cmd
-	turn chan bool // true: cmd has its reply; false: send what is waiting, this call among it
+// New returns a Group whose batches hold at most max calls. run handles a batch and returns an answer for each call, in order, an
+// error among them; its context carries no deadline of a single caller, so run bounds itself.
+func New[In, Out any](max int, run func(ctx context.Context, batch []In) []Out) *Group[In, Out] {
+	return &Group[In, Out]{max: max, run: run}
 }
 
-// EvalSha implements redis.Scripter. When ctx ends first, the call returns at once, and may or may not be run.
-func (c *Client) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	k := &call{ctx: ctx, sha: sha, keys: keys, args: args, turn: make(chan bool, 1)}
-	c.mu.Lock()
-	if c.flying < inFlight {
-		c.flying++
-		c.mu.Unlock()
-		return c.lead([]*call{k}, k)
+type call[In, Out any] struct {
+	in   In
+	out  Out
+	turn chan bool // true: out is there; false: handle what is waiting, this call first
+}
+
+// Do has in handled and returns the answer. When ctx ends first it returns ctx's error; the call may then be made or not.
+func (g *Group[In, Out]) Do(ctx context.Context, in In) (Out, error) {
+	k := &call[In, Out]{in: in, turn: make(chan bool, 1)}
+	g.mu.Lock()
+	if g.flying < inFlight {
+		g.flying++
+		g.mu.Unlock()
+		return g.lead(ctx, k)
 	}
-	c.waiting = append(c.waiting, k)
-	c.mu.Unlock()
+	g.waiting = append(g.waiting, k)
+	g.mu.Unlock()
 	select {
-	case replied := <-k.turn:
-		if replied {
-			return k.cmd
+	case done := <-k.turn:
+		if done {
+			return k.out, nil
 		}
-		return c.lead(c.take(k), k)
+		return g.lead(ctx, k)
 	case <-ctx.Done():
-		if c.withdraw(k) {
-			cmd := redis.NewCmd(ctx)
-			cmd.SetErr(ctx.Err())
-			return cmd
+		g.mu.Lock()
+		for i, w := range g.waiting {
+			if w == k {
+				g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
+				g.mu.Unlock()
+				var none Out
+				return none, ctx.Err()
+			}
 		}
-		// Too late to withdraw: somebody sends it, or waits for this call to lead.
-		if replied := <-k.turn; replied {
-			return k.cmd
+		g.mu.Unlock()
+		// Too late to withdraw: somebody handles it, or waits for this caller to take its turn.
+		if done := <-k.turn; done {
+			return k.out, nil
 		}
-		return c.lead(c.take(k), k)
+		return g.lead(ctx, k)
 	}
 }
 
-// take returns the next batch, k first. k was taken off the waiting calls by whoever gave it the turn.
-func (c *Client) take(k *call) []*call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := min(len(c.waiting), maxBatch-1)
-	batch := append([]*call{k}, c.waiting[:n]...)
-	c.waiting = append([]*call(nil), c.waiting[n:]...)
-	return batch
-}
+// lead handles k and those who wait, tells them, and gives the turn to one who came meanwhile.
+func (g *Group[In, Out]) lead(ctx context.Context, k *call[In, Out]) (Out, error) {
+	g.mu.Lock()
+	n := min(len(g.waiting), g.max-1)
+	batch := append([]*call[In, Out]{k}, g.waiting[:n]...)
+	g.waiting = append([]*call[In, Out](nil), g.waiting[n:]...)
+	g.mu.Unlock()
 
-// withdraw takes k off the waiting calls, if it is still there.
-func (c *Client) withdraw(k *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, w := range c.waiting {
-		if w == k {
-			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
-			return true
-		}
+	in := make([]In, len(batch))
+	for i, b := range batch {
+		in[i] = b.in
 	}
-	return false
-}
+	if len(batch) > 1 {
+		ctx = context.WithoutCancel(ctx) // one caller's end must not be the others'
+	}
+	out := g.run(ctx, in)
 
-// lead sends a batch, tells its callers, and gives the turn to one that came meanwhile.
-func (c *Client) lead(batch []*call, own *call) *redis.Cmd {
-	c.send(batch)
-	c.mu.Lock()
-	if len(c.waiting) > 0 {
-		next := c.waiting[0]
-		c.waiting = c.waiting[1:]
+	g.mu.Lock()
+	if len(g.waiting) > 0 {
+		next := g.waiting[0]
+		g.waiting = g.waiting[1:]
 		next.turn <- false
 	} else {
-		c.flying--
+		g.flying--
 	}
-	c.mu.Unlock()
-	for _, k := range batch {
-		if k != own {
-			k.turn <- true
-		}
+	g.mu.Unlock()
+	for i, b := range batch[1:] {
+		b.out = out[i+1]
+		b.turn <- true
 	}
-	return own.cmd
-}
-
-func (c *Client) send(batch []*call) {
-	if len(batch) == 1 {
-		k := batch[0]
-		k.cmd = c.UniversalClient.EvalSha(k.ctx, k.sha, k.keys, k.args...)
-		return
-	}
-	// One caller's end must not be the others': the client's own time-outs bound the call.
-	ctx := context.WithoutCancel(batch[0].ctx)
-	pipe := c.UniversalClient.Pipeline()
-	for _, k := range batch {
-		k.cmd = pipe.EvalSha(ctx, k.sha, k.keys, k.args...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	return out[0], nil
 }

@@ -3,79 +3,92 @@ package coalesce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
-var echo = redis.NewScript(`return ARGV[1]`)
-
-// Every caller gets the reply to its own call, however the calls were batched, and a script that the server has
-// forgotten is loaded again.
-func TestOwnReply(t *testing.T) {
-	rdb := redistest.Open(t)
-	c := New(rdb)
-	ctx := context.Background()
-	for round := range 3 {
-		if round == 1 {
-			rdb.ScriptFlush(ctx)
+// Every caller gets the answer to its own call, however the calls were batched, and no batch is too large.
+func TestOwnAnswer(t *testing.T) {
+	var mu sync.Mutex
+	batches := 0
+	g := New(8, func(_ context.Context, batch []int) []int {
+		if len(batch) > 8 {
+			t.Errorf("a batch of %d", len(batch))
 		}
-		var wg sync.WaitGroup
-		for i := range 200 {
-			wg.Go(func() {
-				want := fmt.Sprint(round, i)
-				if got, err := echo.Run(ctx, c, nil, want).Text(); err != nil || got != want {
-					t.Errorf("got %q, %v, want %q", got, err, want)
-				}
-			})
+		mu.Lock()
+		batches++
+		mu.Unlock()
+		out := make([]int, len(batch))
+		for i, v := range batch {
+			out[i] = 2 * v
 		}
-		wg.Wait()
-	}
-	if c.flying != 0 || len(c.waiting) != 0 {
-		t.Errorf("%d flying, %d waiting after the last call", c.flying, len(c.waiting))
-	}
-}
-
-// gate is a client whose calls wait until they are let go.
-type gate struct {
-	redis.UniversalClient
-	entered, let chan struct{}
-}
-
-func (g *gate) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	g.entered <- struct{}{}
-	<-g.let
-	return g.UniversalClient.EvalSha(ctx, sha, keys, args...)
-}
-
-// A caller whose context ends while it waits returns, and the others are served.
-func TestCancelled(t *testing.T) {
-	g := &gate{redistest.Open(t), make(chan struct{}, 8), make(chan struct{})}
-	c := New(g)
+		return out
+	})
 	var wg sync.WaitGroup
-	for range inFlight {
-		wg.Go(func() { c.EvalSha(context.Background(), echo.Hash(), nil, "x") })
+	for i := range 1000 {
+		wg.Go(func() {
+			if got, err := g.Do(context.Background(), i); err != nil || got != 2*i {
+				t.Errorf("got %d, %v, want %d", got, err, 2*i)
+			}
+		})
 	}
-	for range inFlight {
-		<-g.entered // both places are taken, so that the next call waits
+	wg.Wait()
+	if g.flying != 0 || len(g.waiting) != 0 {
+		t.Errorf("%d flying, %d waiting after the last call", g.flying, len(g.waiting))
+	}
+	t.Logf("%d batches", batches)
+}
+
+// Those who come while the places are taken go together; who gives up meanwhile is not handled.
+func TestTogether(t *testing.T) {
+	entered, let := make(chan int, 16), make(chan struct{})
+	var mu sync.Mutex
+	var handled []int
+	g := New(64, func(_ context.Context, batch []int) []int {
+		entered <- len(batch)
+		<-let
+		mu.Lock()
+		handled = append(handled, batch...)
+		mu.Unlock()
+		return batch
+	})
+	var wg sync.WaitGroup
+	do := func(i int) {
+		wg.Go(func() {
+			if got, err := g.Do(context.Background(), i); err != nil || got != i {
+				t.Errorf("got %d, %v, want %d", got, err, i)
+			}
+		})
+	}
+	for i := range inFlight {
+		do(i)
+		<-entered
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := c.EvalSha(ctx, echo.Hash(), nil, "y").Err(); !errors.Is(err, context.Canceled) {
+	if _, err := g.Do(ctx, -1); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	wg.Go(func() {
-		if got, err := echo.Run(context.Background(), c, nil, "z").Text(); err != nil || got != "z" {
-			t.Errorf("got %q, %v", got, err)
+	for i := range 10 {
+		do(100 + i)
+	}
+	for { // until all ten wait
+		g.mu.Lock()
+		n := len(g.waiting)
+		g.mu.Unlock()
+		if n == 10 {
+			break
 		}
-	})
-	close(g.let)
+	}
+	let <- struct{}{}
+	if n := <-entered; n != 10 {
+		t.Errorf("a batch of %d, want the ten that waited", n)
+	}
+	close(let)
 	wg.Wait()
-	if c.flying != 0 || len(c.waiting) != 0 {
-		t.Errorf("%d flying, %d waiting after the last call", c.flying, len(c.waiting))
+	for _, v := range handled {
+		if v < 0 {
+			t.Error("a call that was withdrawn was handled")
+		}
 	}
 }

@@ -26,6 +26,8 @@ local function k_state(T) return P .. 's:' .. T end   -- HASH  id -> state; abse
 local function k_dead(T) return P .. 'x:' .. T end    -- ZSET  id -> µs when it died
 local function k_end(T, id) return P .. 'e:' .. T .. ':' .. id end -- STRING with TTL: how a job ended
 
+local function k_admit(rule, T) return P .. 'a:' .. rule .. ':' .. T end -- state of an admission rule, with TTL; T is '' for one that tenants share
+
 local BATCH = 50 -- items that one call handles at most; the loop is in Go
 
 local function int(n) return string.format('%d', n) end

@@ -9,12 +9,13 @@
 --   digest of the body, "hash.nonce"; hash is empty where the id was made up by the client
 --   body without its first field, see job.lua
 --
--- Returns for each job {status, position, start, retry}; µs; position counts from 1, 0 = does not wait; start 0 = not known
--- (paused without an end); retry -1 = never
+-- Returns for each job {status, position, start, retry, then what each admission rule says (buckets.LuaFunctions), if they were
+-- asked}; µs; position counts from 1, 0 = does not wait; start 0 = not known (paused without an end); retry -1 = never
 --   accepted   it waits, or waited before this call was repeated
 --   duplicate  the same id with the same body is known
 --   conflict   the id is known with another body
 --   full       no room (on_full reject); block: no room, and the tenant's policy is to wait for it
+--   limited    an admission rule refuses; nothing is taken from any
 --   unknown    the downstream serves only tenants that were set
 -- A refusal writes nothing. The first write may need memory, so with maxmemory reached the script fails clean.
 --
@@ -23,10 +24,19 @@
 local ds = downstream(now)
 local t = tenant(ds, T, now)
 
+local last = #ARGV
+local rules = admission(ds, T)
+
+-- leaves is when a ticket for the nth job from the head may get its slot.
+local function leaves(nth)
+  local at = likely(t.tl, num(t, 'out') + nth - 1, now, ds.grace)
+  return ds.tl and math.max(at, likely(ds.tl, num(ds, 'out') + nth - 1, now, ds.grace)) or at
+end
+
 -- expected is when the job that leaves as number `position`, and not before `due`, starts.
 local function expected(position, due)
   if num(t, 'until') >= FOREVER then return 0 end
-  return math.max(likely(t.tl, num(t, 'out') + position - 1, now, ds.grace), due, num(t, 'until'))
+  return math.max(leaves(position), due, num(t, 'until'))
 end
 
 local function known(as, digest)
@@ -79,10 +89,13 @@ local function offer(id, delay, at, digest, body)
     ends = make_room(lvl, depth)
     if not ends then
       local retry = num(t, 'until') > now and math.min(num(t, 'until') - now, 60000000)
-        or math.max(likely(t.tl, num(t, 'out'), now, ds.grace) - now, 0)
+        or math.max(leaves(1) - now, 0)
       return { rule(ds, t, 'p:on_full') == 'block' and 'block' or 'full', 0, '0', int(math.max(retry, 1000)) }
     end
   end
+
+  local agreed, says = consult(ds, rules, now, false)
+  if not agreed then return { 'limited', 0, '0', '0', says } end
 
   local since = math.max(at ~= '0' and tonumber(at) or now + delay, now)
   call('HSET', k_jobs(T), id, int(since + (nth - 3) / FIELDS) .. ' ' .. body)
@@ -90,17 +103,18 @@ local function offer(id, delay, at, digest, body)
     call('LREM', k_wait(T), 1, e[1])
     finished(ds, t, e[1], e[2], e[3], '', now)
   end
+  agreed, says = consult(ds, rules, now, true)
   count(t, 'accepted')
   changed = true
   if since > now then
     call('ZADD', k_later(T), int(since), id)
-    return { 'accepted', 0, int(expected(1, since)), '0' }
+    return { 'accepted', 0, int(expected(1, since)), '0', says }
   end
   local position = call('RPUSH', k_wait(T), id)
-  return { 'accepted', position, int(expected(position, now)), '0' }
+  return { 'accepted', position, int(expected(position, now)), '0', says }
 end
 
-while nth <= #ARGV do
+while nth <= last do
   reply[#reply + 1] = offer(ARGV[nth], ARGV[nth + 1], ARGV[nth + 2], ARGV[nth + 3], ARGV[nth + 4])
   nth = nth + FIELDS
 end

@@ -1,4 +1,4 @@
--- enqueue, the common case: the tenant is busy, jobs wait before the new ones, and there is room. Then nothing changes
+-- enqueue, the common case: the tenant is busy, jobs wait before the new ones, there is room, and no admission rule to ask. Then nothing changes
 -- about when the head may leave, so a few commands do; what follows in this script, also the making of its functions, is
 -- never reached. A job that is anything else (delayed, known already) ends the loop, and the rest takes the long way.
 
@@ -11,9 +11,9 @@ do
   local waiting = call('LLEN', wait)
   if waiting > 0 then
     local t = call('HMGET', k_tenant(T), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due')
-    local d = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate')
+    local d = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit')
     local room = tonumber(t[3] or d[2] or 1000) - waiting - call('ZCARD', k_later(T))
-    if t[1] and (t[2] or d[1] ~= 'refuse') and tonumber(t[5] or 0) <= now then
+    if t[1] and not d[4] and (t[2] or d[1] ~= 'refuse') and tonumber(t[5] or 0) <= now then
       local events, period = string.match(t[4] or d[3] or '10/1000000', '^(%d+)/(%d+)$')
       local due, step = tonumber(t[6] or 0), period / events
       local jobs, ids, prefix = k_jobs(T), {}, k_end(T, '')

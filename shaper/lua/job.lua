@@ -13,6 +13,7 @@ local function state(T, id)
   if not line then return nil end
   local st, rel, att, fg, cr, tok, slot, since, nx, reason, err =
     string.match(line, '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
+  if not st then return nil end -- nobody of ours wrote that; one such line must not stop the whole downstream
   return { st = st, rel = tonumber(rel), att = tonumber(att), fg = tonumber(fg), cr = tonumber(cr), tok = tok,
     slot = tonumber(slot), since = tonumber(since), nx = nx, reason = reason, err = err }
 end
@@ -28,6 +29,7 @@ end
 
 local function header(body)
   local since, wait, attempts, keep, timeout, digest = string.match(body, '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
+  if not since then return { since = 0, wait = -1, attempts = 0, keep = 0, digest = '-' } end
   return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
 end
 
@@ -45,7 +47,7 @@ local function finished(ds, t, id, j, how, text, now)
   call('HDEL', k_jobs(T), id)
   call('HDEL', k_state(T), id)
   call('SET', k_end(T, id), table.concat({ how, int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot), int(h.since or 0),
-    int(now), j.nx, h.digest }, ' ') .. '\n' .. string.match(body, '\n([^\n]*)\n') .. '\n' .. text, 'PX', int(keep))
+    int(now), j.nx, h.digest }, ' ') .. '\n' .. (string.match(body, '\n([^\n]*)\n') or '-') .. '\n' .. text, 'PX', int(keep))
   count(t, how)
 end
 
@@ -104,7 +106,6 @@ local function left(ds, t, id, j, keep)
 end
 
 local DEAD_MAX = 10000          -- dead jobs that a tenant keeps
-local DEAD_AGE = 90 * 86400 * 1000000 -- µs that it keeps one
 
 local function bury(t, id, j, reason, err, now)
   local T = t.name

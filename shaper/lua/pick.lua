@@ -78,7 +78,8 @@ local function ripe(ds, t, now)
 end
 
 -- pick takes the next job out of its bucket, in fair order. Returns tenant, id, job, body; or nil.
--- The job is in nobody's books then: the caller enters it as out or running before its script ends.
+-- The job is in nobody's books then: the caller enters it as out or running before its script ends, and calls picked for
+-- the tenant, which stays in the fair order until then.
 local function pick(ds, cache, now)
   if num(ds, 'until') > now then return nil end
   if ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
@@ -93,6 +94,7 @@ local function pick(ds, cache, now)
       local start = math.max(num(ds, 'vt'), num(t, 'vt'))
       put(ds, 'vt', start)
       put(t, 'vt', start + math.floor(1000000 / nrule(ds, t, 'p:weight')))
+      call('ZADD', K_READY, int(num(t, 'vt')), T)
       j.rel = j.rel + 1
       return t, id, j, body
     end
@@ -101,15 +103,13 @@ local function pick(ds, cache, now)
   end
 end
 
--- picked files the tenant again, after the caller has entered its job. A tenant that may send another one at once stays
--- in the fair order; then it needs no other place in the books.
+-- picked files a tenant again, after the caller has entered its jobs. One that may send another at once stays in the fair
+-- order; then it needs no other place in the books. Returns what settle does.
 local function picked(ds, t, now)
   if ripe(ds, t, now) and call('EXISTS', k_wait(t.name)) == 1 then
-    call('ZADD', K_READY, int(num(t, 'vt')), t.name)
-    call('ZREM', K_DUE, t.name)
     save(t)
-    return
+    return false
   end
   call('ZREM', K_READY, t.name)
-  settle(ds, t, now)
+  return settle(ds, t, now)
 end

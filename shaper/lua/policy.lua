@@ -19,7 +19,7 @@ local unset = {}
 if ARGV[4] == '1' then
   for _, f in ipairs(POLICY) do unset[f] = true end
   if T == '' then
-    for _, f in ipairs({ 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes' }) do unset[f] = true end
+    for _, f in ipairs({ 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'admit' }) do unset[f] = true end
   end
 end
 call('HSET', key, 'ver', int(version))

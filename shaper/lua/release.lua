@@ -46,22 +46,29 @@ if now < num(ds, 'mercy') then lease_end = num(ds, 'from') end
 put(ds, 'clock', now)
 
 -- back takes every job of a book whose time is over, newest first, so that the oldest ends up in front.
-local function back(book, over, bring)
+local function back(book, counter, over, bring)
   local members = call('ZRANGEBYSCORE', book, '-inf', int(over), 'LIMIT', 0, BATCH)
   for i = #members, 1, -1 do
     local T, id = string.match(members[i], '^(%S+) (%S+)$')
     local t, j = load(ds, cache, T, now), state(T, id)
-    if j then bring(t, id, j) else call('ZREM', book, members[i]) end
+    if j then
+      bring(t, id, j)
+    else -- its state cannot be read: whatever it was, it is not lost
+      call('ZREM', book, members[i])
+      add(t, counter, -1)
+      add(ds, counter, -1)
+      if call('HEXISTS', k_jobs(T), id) == 1 then to_front(T, id, fresh(0)) end
+    end
     settle(ds, t, now)
   end
   if #members == BATCH then more = true end
 end
-back(K_OUT, now, function(t, id, j)
+back(K_OUT, 'out', now, function(t, id, j)
   left(ds, t, id, j)
   to_front(t.name, id, j)
   count(t, 'lost_tickets')
 end)
-back(K_RUN, lease_end, function(t, id, j) crashed(ds, t, id, j, now) end)
+back(K_RUN, 'run', lease_end, function(t, id, j) crashed(ds, t, id, j, now) end)
 
 if promote(ds, cache, now) then more = true end
 local free = places(ds, now)
@@ -105,7 +112,12 @@ end
 
 if ARGV[4] == '1' then -- forget tenants whose hash has timed out
   for _, T in ipairs(call('ZRANGEBYSCORE', K_TENANTS, '-inf', int(now - IDLE_TTL * 1000), 'LIMIT', 0, BATCH)) do
-    if call('EXISTS', k_tenant(T)) == 1 then call('ZADD', K_TENANTS, int(now), T) else call('ZREM', K_TENANTS, T) end
+    if call('EXISTS', k_tenant(T)) == 1 then
+      call('ZADD', K_TENANTS, int(now), T)
+    else
+      call('ZREM', K_TENANTS, T)
+      if level(T) == 0 then call('UNLINK', k_dead(T), k_jobs(T), k_state(T)) end -- its dead were too old
+    end
   end
 end
 for _, t in pairs(cache) do save(t) end

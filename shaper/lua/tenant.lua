@@ -10,9 +10,10 @@ local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attem
   'p:timeout', 'p:wait', 'p:keep' }
 local FOREVER = 9e15 -- `until` of a pause without an end
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
+local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
-local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'rid', 'epoch', 'clock', 'blocked',
+local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'rid', 'epoch', 'clock', 'blocked', 'admit',
   'back', 'healed', 'from', 'mercy', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
   'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back',
@@ -103,6 +104,7 @@ local function settle(ds, t, now)
     end
   end
   if num(t, 'until') > now then at = at and math.max(at, num(t, 'until') + ds.lead) end
+  put(t, 'due', at and math.floor(at) or 0) -- for an enqueue's estimate
   local is_busy = waiting > 0 or later[1] or busy(t) > 0
   if is_busy and not t.busy then
     put(t, 'busy', '1')
@@ -115,11 +117,11 @@ local function settle(ds, t, now)
     end
     save(t)
     if not t.ver then
-      call('PEXPIRE', t.key, int(IDLE_TTL + math.ceil(2 * t.tl.step / 1000)))
+      local dead = call('EXISTS', k_dead(T)) * DEAD_AGE / 1000 -- and as long as it has dead jobs to show
+      call('PEXPIRE', t.key, int(IDLE_TTL + dead + math.ceil(2 * t.tl.step / 1000)))
     end
     call('ZADD', K_TENANTS, int(now), T)
   end
-  put(t, 'due', at and math.floor(at) or 0) -- for an enqueue's estimate
   save(t)
   if not at or at >= FOREVER then
     call('ZREM', K_DUE, T)

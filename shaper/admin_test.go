@@ -1,0 +1,251 @@
+package shaper
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+func TestApplyVersions(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	at := func(us int64) time.Time { return time.UnixMicro(w.now + us) }
+	apply := func(p DownstreamPolicy, tenants map[string]Policy, version time.Time) []string {
+		t.Helper()
+		stale, err := w.admin.Apply(t.Context(), p, tenants, version)
+		w.must(err)
+		return stale
+	}
+	file := func(depth int) (DownstreamPolicy, map[string]Policy) {
+		return DownstreamPolicy{MaxInFlight: depth, Defaults: Policy{Depth: depth}}, map[string]Policy{"a": {Depth: depth}, "b": {Rate: rate(int64(depth), time.Second)}}
+	}
+	stands := func(when string, ds, a, b int) {
+		t.Helper()
+		d, err := w.admin.Downstream(t.Context())
+		w.must(err)
+		ta, err := w.admin.Tenant(t.Context(), "a")
+		w.must(err)
+		tb, err := w.admin.Tenant(t.Context(), "b")
+		w.must(err)
+		if d.MaxInFlight != ds || ta.Effective.Depth != a || tb.Effective.Rate.Events != int64(b) {
+			t.Errorf("%s: downstream %d, a %d, b %d; want %d, %d, %d", when, d.MaxInFlight, ta.Effective.Depth, tb.Effective.Rate.Events, ds, a, b)
+		}
+	}
+
+	p1, t1 := file(11)
+	if stale := apply(p1, t1, at(-20*second)); len(stale) > 0 {
+		t.Errorf("the first file was stale for %v", stale)
+	}
+	stands("a file", 11, 11, 11)
+
+	w.set("a", Policy{Depth: 5})
+	stands("a change by hand", 11, 5, 11)
+	if stale := apply(p1, t1, at(second)); len(stale) > 0 {
+		t.Errorf("the same content was stale for %v", stale)
+	}
+	stands("the same content again, by a newer file", 11, 5, 11)
+
+	p2, t2 := file(22)
+	if stale := apply(p2, t2, at(-30*second)); !slices.Equal(stale, []string{"a", "b", ""}) {
+		t.Errorf("an older file is stale for %q", stale)
+	}
+	stands("an older file", 11, 5, 11)
+	if stale := apply(p2, t2, at(-10*second)); !slices.Equal(stale, []string{"a"}) {
+		t.Errorf("a file older than the change by hand is stale for %q", stale)
+	}
+	stands("a file older than the change by hand", 22, 5, 22)
+
+	w.pass(60 * second)
+	p3, t3 := file(33)
+	t3["b"] = Policy{Depth: 7} // its rate is not set any more
+	apply(p3, t3, at(0))
+	stands("a newer file unsets what it does not name", 33, 33, 10)
+
+	// The clock stepped back: what an operator does now holds all the same.
+	w.pass(-hour)
+	w.set("a", Policy{Depth: 4})
+	stands("by hand, before the last version", 33, 4, 10)
+
+	if _, err := w.admin.Apply(t.Context(), DownstreamPolicy{}, map[string]Policy{"x": {Depth: -1}}, at(0)); !errors.Is(err, ErrInvalid) {
+		t.Errorf("an invalid tenant: %v", err)
+	}
+}
+
+// What is read back is what was set, in every field.
+func TestPoliciesRoundTrip(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	tenant := Policy{Rate: rate(3, 333333*time.Microsecond), Depth: 2, Weight: 3, OnFull: Block, MaxInFlight: 4, MaxAttempts: 5,
+		Backoff: Backoff{time.Second, time.Minute}, Timeout: 6 * time.Second, MaxWait: -1, Retention: 7 * time.Minute}
+	ds := DownstreamPolicy{Rate: rate(1, 90*time.Second), MaxInFlight: 8, UnknownTenants: RefuseUnknown, Tolerance: 9 * time.Millisecond,
+		Lead: 10 * time.Millisecond, Lease: 11 * time.Second, MaxCrashes: 12, Defaults: tenant}
+	w.setDownstream(ds)
+	w.set("a", tenant)
+	if got, err := w.admin.Downstream(t.Context()); err != nil || !reflect.DeepEqual(got, ds) {
+		t.Errorf("downstream %+v, %v; want %+v", got, err, ds)
+	}
+	if got, err := w.admin.Tenant(t.Context(), "a"); err != nil || got.Set != tenant || got.Effective != tenant || !got.Known {
+		t.Errorf("tenant %+v, %v; want %+v", got, err, tenant)
+	}
+	if got, err := w.admin.Tenant(t.Context(), "nobody"); err != nil || got.Known || got.Effective != tenant {
+		t.Errorf("an unknown tenant %+v, %v; want the defaults", got, err)
+	}
+}
+
+func TestStatsAndLists(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	ctx := t.Context()
+	w.set("a", Policy{Rate: rate(1000, time.Second), MaxAttempts: 1})
+	w.pool("p", 4)
+	w.offers("a", 6)
+	w.finish(w.start(), Finish{Ending: EndOK})
+	w.finish(w.start(), Finish{Ending: EndError})
+	w.start() // a3 runs
+	w.pass(100 * milli)
+	w.release(1) // a4 is out
+	w.offer(Spec{Tenant: "a", ID: "later", Delay: time.Hour})
+	w.offers("b", 1)
+	w.set("idle", Policy{Weight: 2})
+	w.must(w.admin.Pause(ctx, "b", time.Minute))
+	w.pass(10 * second)
+
+	s, err := w.admin.Stats(ctx, false)
+	w.must(err)
+	if s.Tenants != 3 || s.Busy != 2 || len(s.ByTenant) != 2 {
+		t.Errorf("%d tenants, %d busy, %d listed; want 3, 2, 2", s.Tenants, s.Busy, len(s.ByTenant))
+	}
+	if s.Waiting != 3 || s.Delayed != 1 || s.Out != 1 || s.Running != 1 || s.Dead != 1 || s.Level() != 4 {
+		t.Errorf("stats %+v", s)
+	}
+	if s.Oldest < 10*time.Second || s.Oldest > 11*time.Second {
+		t.Errorf("the oldest waits for %v", s.Oldest)
+	}
+	want := Counters{Accepted: 8, Started: 3, Done: 1, Failed: 1, Dead: 1}
+	if s.Counters != want {
+		t.Errorf("counters %+v, want %+v", s.Counters, want)
+	}
+	all, err := w.admin.Tenants(ctx)
+	w.must(err)
+	if len(all) != 3 || all[1].Name != "b" || !all[1].Paused || all[1].PausedUntil.IsZero() || all[2].Name != "idle" || all[2].Set.Weight != 2 {
+		t.Errorf("tenants %+v", all)
+	}
+
+	names := func(f JobFilter) (out []string) {
+		l, err := w.admin.Jobs(ctx, "a", f)
+		w.must(err)
+		for _, j := range l {
+			out = append(out, fmt.Sprint(j.ID, ":", j.State))
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		f    JobFilter
+		want []string
+	}{
+		{JobFilter{}, []string{"a3:running", "a4:out", "a5:waiting", "a6:waiting", "later:delayed"}},
+		{JobFilter{Limit: 3}, []string{"a3:running", "a4:out", "a5:waiting"}},
+		{JobFilter{States: []State{StateDead, StateWaiting}}, []string{"a2:dead", "a5:waiting", "a6:waiting"}},
+	} {
+		if got := names(tc.f); !slices.Equal(got, tc.want) {
+			t.Errorf("jobs by %+v: %v, want %v", tc.f, got, tc.want)
+		}
+	}
+	if _, err := w.admin.Jobs(ctx, "a", JobFilter{States: []State{StateDone}}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("listing done jobs: %v", err)
+	}
+	if j, err := w.admin.FindJob(ctx, "later"); err != nil || j.Tenant != "a" || j.Due.IsZero() {
+		t.Errorf("FindJob: %+v, %v", j, err)
+	}
+	if j := w.job("a", "a6"); j.Position != 2 {
+		t.Errorf("a6 has position %d, want 2", j.Position)
+	}
+
+	// Purge leaves what is out or runs, and Remove wants all to be gone.
+	if n, err := w.admin.Purge(ctx, "a"); n != 3 || err != nil {
+		t.Errorf("purged %d, %v; want 3", n, err)
+	}
+	if err := w.admin.Remove(ctx, "a"); !errors.Is(err, ErrInvalid) {
+		t.Errorf("removed a tenant with jobs: %v", err)
+	}
+	w.must(w.admin.Remove(ctx, "idle"))
+	if l, err := w.admin.Names(ctx, false); err != nil || !slices.Equal(l, []string{"a", "b"}) {
+		t.Errorf("names %v, %v", l, err)
+	}
+}
+
+// A large purge ends all, newest first, in batches.
+func TestPurge(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Depth: 1000})
+	for i := range 230 {
+		s := Spec{Tenant: "a", ID: fmt.Sprint("j", i)}
+		if i%2 == 0 {
+			s.Delay = time.Hour
+		}
+		w.offer(s)
+	}
+	v, err := w.q.run(t.Context(), purgeScript, "purge", "a")
+	if n, _ := v.(int64); n != batch || err != nil {
+		t.Errorf("one call purged %v, %v; want a batch", v, err)
+	}
+	if n, err := w.admin.Purge(t.Context(), "a"); n != 230-batch || err != nil {
+		t.Errorf("purged %d, %v", n, err)
+	}
+	if a, err := w.admin.Tenant(t.Context(), "a"); err != nil || a.Level() != 0 || a.Counters.Cancelled != 230 {
+		t.Errorf("left %+v, %v", a, err)
+	}
+}
+
+// A tenant that is removed and comes back has no earlier start for it.
+func TestRemoveEarnsNoStart(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.setDownstream(DownstreamPolicy{Defaults: Policy{Rate: rate(1, 10*time.Second)}})
+	w.pool("p", 1)
+	w.set("a", Policy{Depth: 3})
+	w.offers("a", 1)
+	first := w.runNext()
+	w.must(w.admin.Remove(t.Context(), "a"))
+	w.offer(Spec{Tenant: "a", ID: "again"})
+	if g := w.runNext(); g.Slot.Sub(first.Slot) < 10*time.Second {
+		t.Errorf("a slot %v after the last one, want the interval, 10s", g.Slot.Sub(first.Slot))
+	}
+}
+
+// An idle tenant without a policy of its own is forgotten in time, one with dead jobs stays.
+func TestIdleTenantsAreForgotten(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	ctx := t.Context()
+	w.pool("p", 1)
+	w.offers("passing", 1)
+	w.runNext()
+	w.set("known", Policy{Depth: 3})
+	w.offers("dead", 1)
+	w.finish(w.start(), Finish{Ending: EndDead})
+	ttl := func(tenant string) time.Duration { return w.rdb.PTTL(ctx, w.q.tenantKey(tenant)).Val() }
+	if d := ttl("passing"); d < 24*time.Hour || d > 25*time.Hour {
+		t.Errorf("an idle tenant is kept for %v", d)
+	}
+	if d := ttl("known"); d != -1 {
+		t.Errorf("one with a policy for %v", d)
+	}
+	if d := ttl("dead"); d < 90*24*time.Hour {
+		t.Errorf("one with dead jobs for %v, want as long as those are kept", d)
+	}
+	w.must(w.rdb.Del(ctx, w.q.tenantKey("passing")).Err())
+	w.pass(25 * hour)
+	_, err := w.q.run(ctx, releaseScript, "release", 0, micros(ticketTTL), 1)
+	w.must(err)
+	if l, err := w.admin.Names(ctx, false); err != nil || !slices.Equal(l, []string{"dead", "known"}) {
+		t.Errorf("names %v, %v", l, err)
+	}
+	w.must(w.rdb.Del(ctx, w.q.tenantKey("dead")).Err())
+	w.pass(91 * 24 * hour)
+	_, err = w.q.run(ctx, releaseScript, "release", 0, micros(ticketTTL), 1)
+	w.must(err)
+	if keys := w.rdb.Keys(ctx, "*:dead").Val(); len(keys) > 0 {
+		t.Errorf("of a tenant that is forgotten is left %v", keys)
+	}
+}

@@ -1,0 +1,275 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+func TestExpiredJobsUseNoSlot(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1, time.Second), Depth: 2000, MaxWait: 10 * time.Second})
+	w.pool("p", 1)
+	for i := range 120 { // more than one call looks at
+		w.offer(Spec{Tenant: "a", ID: fmt.Sprint("old", i)})
+	}
+	w.pass(11 * second)
+	w.offer(Spec{Tenant: "a", ID: "patient", MaxWait: -1})
+	w.offer(Spec{Tenant: "a", ID: "young"})
+	from := w.now
+	if g := w.runNext(); g.ID != "patient" || g.Slot.UnixMicro()-from > hold {
+		t.Errorf("%s started %v later, want patient, at once", g.ID, g.Slot.Sub(time.UnixMicro(from)))
+	}
+	if g := w.runNext(); g.ID != "young" || g.Slot.UnixMicro()-from > second+hold {
+		t.Errorf("%s started %v later, want young, an interval later", g.ID, g.Slot.Sub(time.UnixMicro(from)))
+	}
+	a, err := w.admin.Tenant(t.Context(), "a")
+	w.must(err)
+	if c := a.Counters; c.Expired != 120 || c.Started != 2 || c.Done != 2 {
+		t.Errorf("counters %+v, want 120 expired, 2 started and done", c)
+	}
+	if j := w.job("a", "old7"); j.State != StateExpired || j.Attempt != 0 {
+		t.Errorf("an expired job is %s after %d attempts", j.State, j.Attempt)
+	}
+}
+
+// A job that was started once and came back does not expire, and a ticket that waited too long does.
+func TestOnlyWhatNeverStartedExpires(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(10, time.Second), MaxWait: time.Second})
+	w.pool("p", 9)
+	w.offers("a", 2)
+	w.finish(w.start(), Finish{Ending: EndError, Delay: 5 * time.Second})
+	w.pass(200 * milli)
+	tickets, _, _ := w.release(1)
+	if len(tickets) != 1 {
+		t.Fatalf("%d tickets", len(tickets))
+	}
+	w.pass(2 * second)
+	if _, answer := w.enter(tickets[0], "p"); answer != TicketExpired {
+		t.Errorf("a ticket that waited too long: %q", answer)
+	}
+	w.pass(5 * second)
+	if g := w.runNext(); g.ID != "a1" || g.Attempt != 2 {
+		t.Errorf("started %s, attempt %d; want the second of a1", g.ID, g.Attempt)
+	}
+}
+
+func TestDropOldest(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1, time.Second), Depth: 3, OnFull: DropOldest})
+	w.pool("p", 1)
+	w.offers("a", 3)
+	w.finish(w.start(), Finish{Ending: EndBack}) // a1 was started once: it stays
+	w.offer(Spec{Tenant: "a", ID: "x"})
+	if got := w.waiting("a"); got != "a1 a3 x" {
+		t.Errorf("waiting %s, want a1 a3 x", got)
+	}
+	if j := w.job("a", "a2"); j.State != StateDropped {
+		t.Errorf("a2 is %s", j.State)
+	}
+	a, err := w.admin.Tenant(t.Context(), "a")
+	w.must(err)
+	if a.Counters.Dropped != 1 || a.Level() != 3 {
+		t.Errorf("dropped %d, level %d", a.Counters.Dropped, a.Level())
+	}
+	// Delayed jobs are nobody's oldest.
+	w.set("b", Policy{Depth: 1, OnFull: DropOldest})
+	w.offer(Spec{Tenant: "b", ID: "later", Delay: time.Hour})
+	if r := w.offer(Spec{Tenant: "b", ID: "y"}); r.Reason != RefusedFull {
+		t.Errorf("offered to a bucket full of delayed jobs: %+v", r)
+	}
+}
+
+func TestBlockWaitsForRoom(t *testing.T) {
+	w := on(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second), Depth: 1, OnFull: Block})
+	w.offers("a", 1)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	r, err := w.client.Offer(ctx, Spec{Tenant: "a", Type: "x"})
+	if err != nil || r.Reason != RefusedFull {
+		t.Errorf("no room until the deadline: %+v, %v; want the refusal", r, err)
+	}
+
+	calls := counting(w)
+	answer := make(chan Result, 1)
+	go func() {
+		r, err := w.client.Offer(withTimeout(t), Spec{Tenant: "a", ID: "next", Type: "x"})
+		if err != nil {
+			t.Error(err)
+		}
+		answer <- r
+	}()
+	for calls.Load() < 3 { // it was refused and asks again
+		time.Sleep(time.Millisecond)
+	}
+	w.next()
+	if r := <-answer; r.Status != Accepted || r.Position != 1 {
+		t.Errorf("after room was made: %+v", r)
+	}
+
+	// A refusal in a batch does not wait.
+	if o := w.client.OfferMany(t.Context(), []Spec{{Tenant: "a", Type: "x"}}); o[0].Result.Reason != RefusedFull {
+		t.Errorf("in a batch: %+v", o[0])
+	}
+}
+
+func TestDuplicates(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second), Depth: 2})
+	w.pool("p", 1)
+	same := Spec{Tenant: "a", ID: "j", Payload: []byte("one"), Headers: map[string]string{"k": "v", "l": "w"}}
+	others := []Spec{
+		{Tenant: "a", ID: "j", Payload: []byte("two"), Headers: same.Headers},
+		{Tenant: "a", ID: "j", Payload: same.Payload},
+		{Tenant: "a", ID: "j", Payload: same.Payload, Headers: same.Headers, Type: "other"},
+	}
+	if r := w.offer(same); r.Status != Accepted || r.Duplicate {
+		t.Fatalf("first offer: %+v", r)
+	}
+	look := func(when string) {
+		t.Helper()
+		before := w.dump()
+		if r := w.offer(same); r.Status != Accepted || !r.Duplicate {
+			t.Errorf("%s, the same again: %+v", when, r)
+		}
+		for _, s := range others {
+			if r := w.offer(s); r.Status != Refused || r.Reason != RefusedConflict || r.RetryAfter >= 0 {
+				t.Errorf("%s, another body: %+v", when, r)
+			}
+		}
+		if after := w.dump(); after != before {
+			t.Errorf("%s, a repeated id changed\n%s\nto\n%s", when, before, after)
+		}
+	}
+	look("while it waits")
+	g := w.start()
+	look("while it runs")
+	w.finish(g, Finish{Ending: EndError, Delay: time.Second})
+	look("while it waits out a backoff")
+	w.offers("a", 1)
+	look("while the bucket is full")
+	w.pass(2 * second)
+	w.finish(w.start(), Finish{Ending: EndDead})
+	look("when it is dead")
+	if _, err := w.admin.RemoveDead(t.Context(), "a", "j"); err != nil {
+		t.Fatal(err)
+	}
+	look("after it ended")
+	w.must(w.rdb.Del(t.Context(), w.q.endKey("a", "j")).Err()) // its retention is over
+	if r := w.offer(others[0]); r.Status != Accepted || r.Duplicate {
+		t.Errorf("when nothing is known of it any more: %+v", r)
+	}
+	if r := w.offer(Spec{Tenant: "b", ID: "j"}); r.Status != Accepted || r.Duplicate {
+		t.Errorf("another tenant's id: %+v", r)
+	}
+}
+
+func TestUnknownTenants(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.setDownstream(DownstreamPolicy{UnknownTenants: RefuseUnknown})
+	w.set("known", Policy{Depth: 5})
+	before := w.dump()
+	if r := w.offer(Spec{Tenant: "stranger"}); r.Reason != RefusedUnknown || r.RetryAfter >= 0 {
+		t.Errorf("a stranger: %+v", r)
+	}
+	if w.dump() != before {
+		t.Error("the stranger left a trace")
+	}
+	if r := w.offer(Spec{Tenant: "known"}); r.Status != Accepted {
+		t.Errorf("one that was set: %+v", r)
+	}
+}
+
+func TestCancelInEachState(t *testing.T) {
+	rdb := redistest.Open(t)
+	cancel := func(w *world) State {
+		s, err := w.client.Cancel(w.t.Context(), "a", "a1")
+		w.must(err)
+		return s
+	}
+	for _, tc := range []struct {
+		name    string
+		get     func(w *world) *Grant
+		want    State
+		then    Finish // by its worker, if there is one
+		became  string
+		in, end State
+	}{
+		{"waiting", func(w *world) *Grant { return nil }, StateCancelled, Finish{}, "", StateCancelled, StateCancelled},
+		{"out", func(w *world) *Grant { w.release(1); return nil }, StateCancelled, Finish{}, "", StateCancelled, StateCancelled},
+		{"running, then fails", (*world).start, StateRunning, Finish{Ending: EndError}, "cancelled", StateRunning, StateCancelled},
+		{"running, then is throttled", (*world).start, StateRunning, Finish{Ending: EndThrottled, Delay: time.Hour}, "cancelled", StateRunning, StateCancelled},
+		{"running, then succeeds", (*world).start, StateRunning, Finish{Ending: EndOK}, "done", StateRunning, StateDone},
+		{"waiting out a backoff", func(w *world) *Grant {
+			w.finish(w.start(), Finish{Ending: EndError, Delay: time.Minute})
+			return nil
+		}, StateCancelled, Finish{}, "", StateCancelled, StateCancelled},
+		{"dead", func(w *world) *Grant { w.finish(w.start(), Finish{Ending: EndDead}); return nil }, StateDead, Finish{}, "", StateDead, StateDead},
+		{"done", func(w *world) *Grant { w.runNext(); return nil }, StateDone, Finish{}, "", StateDone, StateDone},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, rdb)
+			w.pool("p", 1)
+			w.offers("a", 1)
+			g := tc.get(w)
+			for range 2 { // a repeated call answers the same
+				if got := cancel(w); got != tc.want {
+					t.Errorf("cancel: %s, want %s", got, tc.want)
+				}
+			}
+			if j := w.job("a", "a1"); j.State != tc.in {
+				t.Errorf("then it is %s, want %s", j.State, tc.in)
+			}
+			if g != nil {
+				if s, _ := w.gate.Beat(t.Context(), "p", 1, time.Hour, []*Grant{g}); s[0] != Cancelled {
+					t.Errorf("its worker is told %d, want cancelled", s[0])
+				}
+				if became, _ := w.finish(g, tc.then); became != tc.became {
+					t.Errorf("it became %s, want %s", became, tc.became)
+				}
+			}
+			if j := w.job("a", "a1"); j.State != tc.end {
+				t.Errorf("in the end it is %s, want %s", j.State, tc.end)
+			}
+		})
+	}
+	w := newWorld(t, rdb)
+	if _, err := w.client.Cancel(t.Context(), "a", "nobody"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("an unknown job: %v", err)
+	}
+}
+
+// A cancelled job whose worker vanishes, or asks for another slot, ends and does not start again.
+func TestCancelledJobsDoNotComeBack(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 2)
+	w.offers("a", 2)
+	vanishes, asks := w.start(), w.start()
+	for _, g := range []*Grant{vanishes, asks} {
+		_, err := w.client.Cancel(t.Context(), "a", g.ID)
+		w.must(err)
+	}
+	if _, answer, err := w.gate.Again(t.Context(), asks, NewToken("p")); err != nil || answer != TicketVoid {
+		t.Errorf("another slot for a cancelled job: %q, %v", answer, err)
+	}
+	if j := w.job("a", asks.ID); j.State != StateCancelled {
+		t.Errorf("a cancelled job that asked for another slot is %s", j.State)
+	}
+	for range 5 {
+		w.pass(5 * second)
+		w.release(0)
+	}
+	for _, id := range strings.Fields("a1 a2") {
+		if j := w.job("a", id); j.State != StateCancelled {
+			t.Errorf("%s is %s, want cancelled", id, j.State)
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
+
+const (
+	second = int64(1_000_000) // µs
+	milli  = int64(1_000)
+
+	t0   = 2_000_000_000_123_456 // where pretended clocks begin; miniredis prints 2000000000000000 as 2e+15, and cannot read it
+	hold = 60 * milli            // 2 × lead + tolerance, by default
+)
+
+var worlds atomic.Int64
+
+// world is one downstream on a clock that the test sets. Its tenants owe nothing to the start of the server.
+type world struct {
+	t      testing.TB
+	rdb    redis.UniversalClient
+	now    int64
+	q      queue
+	client *Client
+	admin  *Admin
+	gate   *Gate
+	places map[string]int // of the pools that beat
+}
+
+func newWorld(t testing.TB, rdb redis.UniversalClient) *world {
+	t.Helper()
+	name := fmt.Sprintf("d%d", worlds.Add(1))
+	w := &world{t: t, rdb: rdb, now: t0, places: map[string]int{}}
+	q, err := newQueue(rdb, name)
+	w.must(err)
+	q.clock = func() int64 { return w.now }
+	w.q = q
+	w.client = newClient(q, DefaultMaxPayload)
+	w.admin, w.gate = &Admin{q}, newGate(q)
+	w.must(rdb.HSet(t.Context(), q.downstreamKey(), "rid", runID(t, rdb), "epoch", 1).Err())
+	return w
+}
+
+// runID is what the scripts see of the server's identity.
+func runID(t testing.TB, rdb redis.UniversalClient) string {
+	info, err := rdb.Info(t.Context(), "server").Result()
+	if _, rest, ok := strings.Cut(info, "run_id:"); err == nil && ok {
+		return rest[:40]
+	}
+	return "unknown"
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) pass(us int64) { w.now += us }
+
+// set gives tenants of the world a policy.
+func (w *world) set(tenant string, p Policy) {
+	w.t.Helper()
+	w.must(w.admin.SetTenant(w.t.Context(), tenant, p))
+}
+
+func (w *world) setDownstream(p DownstreamPolicy) {
+	w.t.Helper()
+	w.must(w.admin.SetDownstream(w.t.Context(), p))
+}
+
+// offer offers a job, and lets a µs pass so that no two jobs are of the same instant.
+func (w *world) offer(s Spec) Result {
+	w.t.Helper()
+	if s.Type == "" {
+		s.Type = "test"
+	}
+	r, err := w.client.Offer(w.t.Context(), s)
+	w.must(err)
+	w.pass(1)
+	return r
+}
+
+// offers offers jobs a1, a2 … to tenant a.
+func (w *world) offers(tenant string, n int) {
+	w.t.Helper()
+	for i := range n {
+		if r := w.offer(Spec{Tenant: tenant, ID: fmt.Sprint(tenant, i+1)}); r.Status != Accepted {
+			w.t.Fatalf("job %d of %s: %+v", i+1, tenant, r)
+		}
+	}
+}
+
+// pool makes a pool of workers known, for an hour and as long as start is called.
+func (w *world) pool(name string, places int) {
+	w.t.Helper()
+	w.places[name] = places
+	_, err := w.gate.Beat(w.t.Context(), name, places, time.Hour, nil)
+	w.must(err)
+}
+
+const ticketTTL = 5 * time.Second
+
+// release asks for up to limit tickets.
+func (w *world) release(limit int) (tickets []Ticket, wait time.Duration, more bool) {
+	w.t.Helper()
+	v, err := w.q.run(w.t.Context(), releaseScript, "release", limit, micros(ticketTTL), 0)
+	w.must(err)
+	r := replyOf(v)
+	us := r.int()
+	more = r.int() == 1
+	for r.more() {
+		tickets = append(tickets, Ticket{r.str(), r.str(), r.int()})
+	}
+	return tickets, time.Duration(us) * time.Microsecond, more
+}
+
+// enter takes a ticket to the gate; answer is "" for a grant.
+func (w *world) enter(t Ticket, pool string) (*Grant, string) {
+	w.t.Helper()
+	g, answer, err := w.gate.Enter(w.t.Context(), t, NewToken(pool))
+	w.must(err)
+	return g, answer
+}
+
+func (w *world) finish(g *Grant, f Finish) (string, *Grant) {
+	w.t.Helper()
+	became, next, err := w.gate.Finish(w.t.Context(), g, f)
+	w.must(err)
+	return became, next
+}
+
+// start waits, on the pretended clock, until some job of the downstream has a slot, and takes it. It fails the test
+// when nothing starts within a minute.
+func (w *world) start() *Grant {
+	w.t.Helper()
+	for begun := w.now; w.now < begun+60*second; {
+		for name, places := range w.places {
+			w.pool(name, places)
+		}
+		tickets, wait, more := w.release(1)
+		for _, t := range tickets {
+			if g, _ := w.enter(t, "p"); g != nil {
+				return g
+			}
+		}
+		if !more {
+			w.pass(max(int64(wait/time.Microsecond), milli))
+		}
+	}
+	w.t.Fatal("nothing started within a minute")
+	return nil
+}
+
+// run starts the next job and ends it well when its slot has come.
+func (w *world) runNext() *Grant {
+	w.t.Helper()
+	g := w.start()
+	w.now = max(w.now, g.Slot.UnixMicro())
+	if became, _ := w.finish(g, Finish{Ending: EndOK}); became != "done" {
+		w.t.Fatalf("finish of %s: %s", g.ID, became)
+	}
+	return g
+}
+
+// ids of what waits in a tenant's bucket, head first.
+func (w *world) waiting(tenant string) string {
+	w.t.Helper()
+	l, err := w.rdb.LRange(w.t.Context(), w.q.waitKey(tenant), 0, -1).Result()
+	w.must(err)
+	return strings.Join(l, " ")
+}
+
+func (w *world) job(tenant, id string) Job {
+	w.t.Helper()
+	j, err := w.client.Find(w.t.Context(), tenant, id)
+	w.must(err)
+	return j
+}
+
+// dump is all that the world holds, by key, and whether the key has a time to live.
+func (w *world) dump() string {
+	w.t.Helper()
+	ctx := w.t.Context()
+	keys, err := w.rdb.Keys(ctx, w.q.prefix+"*").Result()
+	w.must(err)
+	slices.Sort(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		var v any
+		switch w.rdb.Type(ctx, k).Val() {
+		case "hash":
+			v, err = w.rdb.HGetAll(ctx, k).Result() // printed sorted
+		case "zset":
+			v, err = w.rdb.ZRangeWithScores(ctx, k, 0, -1).Result()
+		case "list":
+			v, err = w.rdb.LRange(ctx, k, 0, -1).Result()
+		default:
+			v, err = w.rdb.Get(ctx, k).Result()
+		}
+		w.must(err)
+		fmt.Fprintf(&b, "%s %q %v\n", k, v, w.rdb.PTTL(ctx, k).Val() > 0)
+	}
+	return b.String()
+}
+
+func rate(events int64, period time.Duration) buckets.Rate {
+	return buckets.Rate{Events: events, Period: period}
+}
+
+// withTimeout bounds what should have happened long before.
+func withTimeout(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// counter counts the commands of a client, and can lose the reply of one.
+type counter struct {
+	n    atomic.Int64
+	lose atomic.Int64 // which command, from 1, to run twice, as go-redis does when a reply is lost
+}
+
+func counting(w *world) *atomic.Int64 {
+	c := &counter{}
+	w.rdb.AddHook(c)
+	return &c.n
+}
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if c.n.Add(1) == c.lose.Load() {
+			_ = next(ctx, cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if c.n.Add(1) == c.lose.Load() {
+			_ = next(ctx, cmds)
+		}
+		return next(ctx, cmds)
+	}
+}

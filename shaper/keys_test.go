@@ -1,0 +1,168 @@
+package shaper
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// The scripts and keys.go build the same names: jobs in every state leave exactly the keys that keys.go knows.
+func TestKeysTwin(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 9)
+	w.setDownstream(DownstreamPolicy{Admit: rules(t, "fixed_window 3000/d name=each", "fixed_window 5000/d name=all per=downstream")})
+	w.set("T", Policy{Rate: rate(1000, time.Second)})
+	for _, id := range []string{"dead", "done", "running", "out"} {
+		w.offer(Spec{Tenant: "T", ID: id})
+	}
+	w.finish(w.start(), Finish{Ending: EndDead})
+	w.finish(w.start(), Finish{Ending: EndOK})
+	w.start()
+	w.pass(second)
+	if tickets, _, _ := w.release(1); len(tickets) != 1 {
+		t.Fatalf("%d tickets", len(tickets))
+	}
+	w.offer(Spec{Tenant: "T", ID: "later", Delay: time.Minute})
+	w.offer(Spec{Tenant: "T", ID: "waiting"})
+	w.pool("p", 0)
+	w.release(1) // the tenant's time has come, and there is no place for it
+	w.offer(Spec{Tenant: "U", ID: "due"})
+
+	q := w.q
+	want := []string{q.downstreamKey(), q.dueKey(), q.readyKey(), q.outKey(), q.runKey(), q.poolsKey(), q.tenantsKey(),
+		q.tenantKey("T"), q.waitKey("T"), q.laterKey("T"), q.jobsKey("T"), q.stateKey("T"), q.deadKey("T"), q.endKey("T", "done"),
+		q.tenantKey("U"), q.waitKey("U"), q.jobsKey("U"), q.admitKey("each", "T"), q.admitKey("each", "U"), q.admitKey("all", "")}
+	got, err := w.rdb.Keys(t.Context(), "*").Result()
+	w.must(err)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("keys in Redis\n%s\nby keys.go\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, k := range want {
+		if !strings.HasPrefix(k, "shaper:{"+q.downstream+"}:") {
+			t.Errorf("%s does not carry the hash tag of its downstream", k)
+		}
+	}
+	if !strings.Contains(lua(t, "base"), "P .. '"+strings.TrimPrefix(q.signalChannel(), q.prefix)+"'") {
+		t.Errorf("base.lua does not name the channel %s", q.signalChannel())
+	}
+}
+
+func lua(t *testing.T, name string) string {
+	t.Helper()
+	b, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// one is the only match of an expression's group in a script.
+func one(t *testing.T, name, expr string) string {
+	t.Helper()
+	m := regexp.MustCompile(expr).FindAllStringSubmatch(lua(t, name), -1)
+	if len(m) != 1 {
+		t.Fatalf("%s.lua: %d matches of %s, want 1", name, len(m), expr)
+	}
+	return m[0][1]
+}
+
+// What applies where nothing was set is the same in the scripts as in Go.
+func TestPolicyTwin(t *testing.T) {
+	got := map[string]string{}
+	for _, m := range regexp.MustCompile(`\['(p:\w+)'\] = '([^']*)'`).FindAllStringSubmatch(lua(t, "tenant"), -1) {
+		got[m[1]] = m[2]
+	}
+	fields := policyFields(DefaultPolicy())
+	for i := 0; i < len(fields); i += 2 {
+		if f, want := fields[i], fields[i+1]; got[f] != want || want == "" {
+			t.Errorf("%s falls back to %q in tenant.lua, and to %q in DefaultPolicy", f, got[f], want)
+		}
+		delete(got, fields[i])
+		for _, list := range []string{"POLICY", "DS_FIELDS", "T_FIELDS"} {
+			if !strings.Contains(one(t, "tenant", `(?s)local `+list+` = \{(.*?)\}`), "'"+fields[i]+"'") {
+				t.Errorf("%s of tenant.lua does not hold %s", list, fields[i])
+			}
+		}
+	}
+	if len(got) > 0 {
+		t.Errorf("tenant.lua falls back where DefaultPolicy does not: %v", got)
+	}
+	p := DefaultPolicy()
+	if d := one(t, "enqueue_busy", `t\[3\] or d\[2\] or (\d+)`); d != strconv.Itoa(p.Depth) {
+		t.Errorf("enqueue_busy.lua falls back to a depth of %s", d)
+	}
+	if r := one(t, "enqueue_busy", `t\[4\] or d\[3\] or '([^']+)'`); r != rateField(p.Rate) {
+		t.Errorf("enqueue_busy.lua falls back to a rate of %s", r)
+	}
+}
+
+func TestConstantsTwin(t *testing.T) {
+	number := func(name, expr string) float64 {
+		v, err := strconv.ParseFloat(one(t, name, expr), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, c := range []struct {
+		name, expr string
+		want       float64
+	}{
+		{"base", `local BATCH = (\d+)`, batch},
+		{"tenant", `local FOREVER = (\S+)`, forever},
+		{"tenant", `ds\.tau or (\d+)`, float64(DefaultTolerance.Microseconds())},
+		{"tenant", `ds\.lead or (\d+)`, float64(DefaultLead.Microseconds())},
+		{"tenant", `ds\.lease or (\d+)`, float64(DefaultLease.Microseconds())},
+		{"tenant", `ds\.crashes or (\d+)`, DefaultMaxCrashes},
+		{"beat", `'lease'\) or (\d+)`, float64(DefaultLease.Microseconds())},
+	} {
+		if got := number(c.name, c.expr); got != c.want {
+			t.Errorf("%s.lua: %s is %v, and %v in Go", c.name, c.expr, got, c.want)
+		}
+	}
+}
+
+// Scripts are constants: nothing is formatted into their text, and all run through one place.
+func TestNothingIsWrittenIntoScripts(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := 0
+	for _, f := range files {
+		if strings.HasSuffix(f, "_test.go") {
+			continue
+		}
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src := string(b)
+		scripts += strings.Count(src, "NewScript(")
+		for _, word := range []string{".Eval(", ".EvalRO(", ".ScriptLoad("} {
+			if strings.Contains(src, word) {
+				t.Errorf("%s calls %s", f, word)
+			}
+		}
+		for _, m := range regexp.MustCompile(`= script\((.*)\)`).FindAllStringSubmatch(src, -1) {
+			if !regexp.MustCompile(`^"\w+"(, "\w+")*$`).MatchString(m[1]) {
+				t.Errorf("%s makes a script of %s", f, m[1])
+			}
+		}
+	}
+	if scripts != 1 {
+		t.Errorf("%d places make a script, want one", scripts)
+	}
+	if b, _ := os.ReadFile("scripts.go"); !strings.Contains(string(b), "redis.NewScript(string(src))") {
+		t.Error("a script is more than the text of its files")
+	}
+}

@@ -1,0 +1,16 @@
+-- find: the parts of a job, all of one instant. Changes nothing. A script, not MULTI, which Redis refuses when its memory is used up.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] tenant  [3] id
+--
+-- Returns {body, state, how it ended, µs when it is due, µs when it died, place}; "" for what there is not, place from 1,
+-- 0 = it does not wait, or behind 10 000 others
+--
+-- Cost: O(place).
+
+local T, id = ARGV[2], ARGV[3]
+local body = call('HGET', k_jobs(T), id)
+if not body then return { '', '', call('GET', k_end(T, id)) or '', '', '', 0 } end
+local place = call('LPOS', k_wait(T), id, 'MAXLEN', 10000)
+return { body, call('HGET', k_state(T), id) or '', '', call('ZSCORE', k_later(T), id) or '', call('ZSCORE', k_dead(T), id) or '',
+  place and place + 1 or 0 }

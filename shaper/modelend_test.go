@@ -1,0 +1,232 @@
+package shaper
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+func (p *player) stepFinish() {
+	g, ok := live(p, p.grants, p.owns)
+	if !ok {
+		return
+	}
+	next := "-"
+	if p.r.IntN(2) == 0 {
+		next = poolOf(g.Token) + p.token()[2:]
+	}
+	p.finish(g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
+		pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next)
+}
+
+// finish reports how a start ended, and may ask for the next job.
+func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next string) {
+	t := p.m.tenants[g.Tenant]
+	j := t.jobs[g.ID]
+	want, mine, cancelled := "stale", false, false
+	switch {
+	case j == nil || j.tok != g.Token:
+	case j.ended():
+		want = j.st
+	case j.st == "x":
+		want = "dead"
+	case j.st == "z":
+		want = "retry"
+	case j.st != "r" && j.st != "c":
+		want = "back"
+	default:
+		mine, cancelled = true, j.st == "c"
+		t.left(j)
+		j.st = "-" // nowhere, until the next one is picked
+	}
+	// Only these ask for more; in the others the job itself is what should run next.
+	chains := mine && next != "-" && (outcome == EndOK || outcome == EndError || outcome == EndDead)
+	out, run := p.m.inFlight()
+	room, waits := p.m.cap == 0 || out+run < p.m.cap, ""
+	for _, name := range p.m.names {
+		if o := p.m.tenants[name]; chains && room && p.m.ripe(o, p.now) && p.m.releasable(o, p.now) {
+			waits = name
+		}
+	}
+	first := true
+	got := p.repeat(func() string {
+		became, n, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next})
+		p.must(err)
+		if first && mine {
+			first = false
+			p.next(n, chains && room, waits, next)
+			want = p.became(t, j, outcome, delay, cancelled)
+			p.observe()
+		}
+		if n == nil {
+			return became
+		}
+		return fmt.Sprint(became, " ", n.Tenant, n.ID)
+	}, true)
+	p.log("finish %s %s (%s) %s, delay %v, next %s: %s", g.Tenant, g.ID, g.Token, outcome, delay, next, got)
+	p.seen("finish " + want)
+	if became := got; len(became) < len(want) || became[:len(want)] != want {
+		p.t.Errorf("finish: %q, want %q", got, want)
+	}
+}
+
+// next takes down the job that a finish was given to run next, if it may.
+func (p *player) next(n *Grant, may bool, waits, tok string) {
+	if n == nil {
+		if waits != "" {
+			p.t.Errorf("a worker asked for more, and was not given what %s has", waits)
+		}
+		return
+	}
+	t := p.m.tenants[n.Tenant]
+	if !may || !p.m.ripe(t, p.now) {
+		p.t.Errorf("a worker was given %s of %s, and it may not start one", n.ID, n.Tenant)
+	}
+	p.seen("next")
+	j, err := p.m.popped(t, n.ID, p.now)
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	slot := p.m.slot(t, p.now)
+	p.m.enter(t, j, slot, p.now, tok)
+	p.granted(n, slot)
+}
+
+// became is what a job becomes that ended so.
+func (p *player) became(t *mTenant, j *mJob, outcome Ending, delay time.Duration, cancelled bool) string {
+	until := p.now + delay.Microseconds()
+	switch {
+	case outcome == EndOK:
+		t.end(j, "done")
+	case cancelled:
+		t.end(j, "cancelled")
+	case outcome == EndBack:
+		j.fg++
+		t.toFront(j)
+		return "back"
+	case outcome == EndThrottled:
+		t.until = max(t.until, until)
+		j.fg++
+		t.toFront(j)
+		return "back"
+	case outcome == EndThrottledAll:
+		p.m.until = max(p.m.until, until)
+		j.fg++
+		t.toFront(j)
+		return "back"
+	case outcome == EndDead || j.att-j.fg >= t.attempts:
+		t.bury(j, p.now)
+		return "dead"
+	default:
+		j.st, j.at = "z", until
+		return "retry"
+	}
+	return j.st
+}
+
+func (p *player) stepCancel() {
+	t, id := p.tenant(), pick(p.r, p.ids)
+	j := t.jobs[id]
+	want := "cancelled"
+	switch {
+	case j == nil:
+		want = ""
+	case j.ended():
+		want = j.st
+	case j.st == "x":
+		want = "dead"
+	case j.st == "r" || j.st == "c":
+		j.st, want = "c", "running"
+	default:
+		t.left(j)
+		t.end(j, "cancelled")
+	}
+	got := p.repeat(func() string {
+		v, err := p.q.run(p.t.Context(), cancelScript, "cancel", t.name, id)
+		p.must(err)
+		return fmt.Sprint(v)
+	}, true)
+	p.log("cancel %s %s: %s", t.name, id, got)
+	p.seen("cancel " + want)
+	if got != want {
+		p.t.Errorf("cancel: %q, want %q", got, want)
+	}
+}
+
+func (p *player) stepDead() {
+	t, verb := p.tenant(), pick(p.r, []string{"requeue", "forget"})
+	args, want, full := []any{t.name, verb}, 0, 0
+	for range 1 + p.r.IntN(3) {
+		id, _ := live(p, p.ids, func(id string) bool { return t.jobs[id] != nil && t.jobs[id].st == "x" })
+		args = append(args, id)
+		j := t.jobs[id]
+		switch {
+		case full == 1 || j == nil || j.st != "x":
+			continue
+		case verb == "forget":
+			t.end(j, "removed")
+		case t.level() >= t.depth:
+			full = 1
+			continue
+		default:
+			j.fg, j.cr = j.att, 0
+			t.toFront(j)
+		}
+		want++
+	}
+	got := p.repeat(func() string {
+		v, err := p.q.run(p.t.Context(), deadScript, "dead", args...)
+		p.must(err)
+		return fmt.Sprint(v)
+	}, false)
+	p.log("dead %v: %s", args, got)
+	if want > 0 || full > 0 {
+		p.seen(fmt.Sprint("dead ", verb, " ", full))
+	}
+	if got != fmt.Sprint([]int{want, full}) {
+		p.t.Errorf("dead: %s, want %d, %d", got, want, full)
+	}
+}
+
+func (p *player) stepPause() {
+	name := pick(p.r, append([]string{""}, p.m.names...))
+	p.pause(name, pick(p.r, []int64{0, 0, -1, 50 * milli, 5 * second}))
+}
+
+func (p *player) pause(name string, us int64) {
+	until := p.now + us
+	if us <= 0 {
+		until = -us * forever
+	}
+	if name == "" {
+		p.m.until = until
+	} else {
+		p.m.tenants[name].until = until
+	}
+	p.log("pause %q for %d", name, us)
+	p.repeat(func() string { p.must(p.admin.pause(p.t.Context(), name, fmt.Sprint(us))); return "" }, true)
+}
+
+func (p *player) stepPurge() {
+	t := p.tenant()
+	want := int64(len(t.wait))
+	for _, id := range slices.Clone(t.wait) {
+		t.end(t.jobs[id], "cancelled")
+	}
+	for _, j := range t.jobs {
+		if j.st == "l" || j.st == "z" {
+			t.end(j, "cancelled")
+			want++
+		}
+	}
+	p.log("purge %s: %d", t.name, want)
+	got := p.repeat(func() string {
+		v, err := p.q.run(p.t.Context(), purgeScript, "purge", t.name)
+		p.must(err)
+		return fmt.Sprint(v)
+	}, false)
+	if got != fmt.Sprint(want) {
+		p.t.Errorf("purge: %s, want %d", got, want)
+	}
+}

@@ -1,0 +1,178 @@
+package shaper
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// on returns a world on a server's own clock, with what the server knows of itself.
+func on(t testing.TB, rdb redis.UniversalClient) *world {
+	w := newWorld(t, rdb)
+	w.q.clock = nil
+	w.client.q, w.admin.q, w.gate.q = w.q, w.q, w.q
+	return w
+}
+
+// next starts the next job, in real time.
+func (w *world) next() *Grant {
+	w.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		w.pool("p", 9)
+		tickets, _, _ := w.release(1)
+		for _, k := range tickets {
+			if g, _ := w.enter(k, "p"); g != nil {
+				return g
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	w.t.Fatal("nothing started within 10s")
+	return nil
+}
+
+// A Redis that comes back without the last grant may not grant the same slot twice: after a restart a tenant first waits
+// one interval, also one whose first grant of all was lost, and the downstream does.
+func TestRestartThatLostTheLastGrant(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		set  func(w *world)
+	}{
+		{"tenant", func(w *world) { w.set("a", Policy{Rate: rate(1, time.Second)}) }},
+		{"downstream", func(w *world) {
+			w.set("a", Policy{Rate: rate(1000, time.Second)})
+			w.setDownstream(DownstreamPolicy{Rate: rate(1, time.Second)})
+		}},
+	} {
+		for _, grants := range []int{0, 1} { // before the copy is taken
+			t.Run(tc.name, func(t *testing.T) {
+				t.Parallel()
+				server := redistest.Start(t, redistest.AOF())
+				w := on(t, server.Client())
+				tc.set(w)
+				w.offers("a", 3)
+				for range grants {
+					w.finish(w.next(), Finish{Ending: EndOK})
+				}
+				stale := copyAOF(t, server, w)
+				lost := w.next()
+				server.Kill()
+				put := filepath.Join(server.Dir(), "appendonlydir")
+				w.must(os.RemoveAll(put))
+				w.must(os.CopyFS(put, os.DirFS(stale)))
+				server.Restart()
+				if g := w.next(); g.Slot.Sub(lost.Slot) < time.Second {
+					t.Errorf("a slot %v after one that was lost with a restart, want at least the interval, 1s", g.Slot.Sub(lost.Slot))
+				} else if late := g.Slot.Sub(lost.Slot); late > 9*time.Second {
+					t.Errorf("a slot %v after the last one: held for longer than an interval and a restart", late)
+				}
+			})
+		}
+	}
+}
+
+// copyAOF copies what the server would find after a crash now.
+func copyAOF(t *testing.T, server *redistest.Server, w *world) string {
+	t.Helper()
+	time.Sleep(1100 * time.Millisecond) // everysec
+	dir := filepath.Join(t.TempDir(), "stale")
+	w.must(os.CopyFS(dir, os.DirFS(filepath.Join(server.Dir(), "appendonlydir"))))
+	return dir
+}
+
+// While Redis was away nobody could extend a lease, so those that ended meanwhile are not over before live workers had the
+// time to beat; a worker that is gone is found out all the same, within 20 s of its last beat by default.
+func TestLeasesThatEndedInAnOutage(t *testing.T) {
+	rdb := redistest.Open(t)
+	begin := func(t *testing.T) (*world, *Grant) {
+		w := newWorld(t, rdb)
+		w.pool("p", 9)
+		w.offers("a", 1)
+		return w, w.start()
+	}
+	beat := func(w *world, g *Grant) Standing {
+		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []*Grant{g})
+		w.must(err)
+		return s[0]
+	}
+	poll := func(w *world, us int64) { // a scheduler that looks once a second
+		for end := w.now + us; w.now < end; w.pass(second) {
+			w.release(0)
+		}
+	}
+	running := func(w *world) bool { return w.job("a", "a1").State == StateRunning }
+
+	t.Run("a live worker keeps its job", func(t *testing.T) {
+		w, g := begin(t)
+		w.pass(600 * second) // nobody could reach Redis
+		w.release(0)
+		poll(w, 3*second)
+		if s := beat(w, g); s != Owned {
+			t.Fatalf("standing %d three seconds after Redis was back, want owned", s)
+		}
+		poll(w, 10*second)
+		if !running(w) {
+			t.Error("the job was taken from a worker that beat")
+		}
+	})
+	t.Run("the same after a short outage, by the run id", func(t *testing.T) {
+		w, g := begin(t)
+		poll(w, 14*second)
+		w.must(rdb.HSet(t.Context(), w.q.downstreamKey(), "rid", "another").Err())
+		w.pass(3 * second)
+		w.release(0)
+		poll(w, 2*second)
+		if s := beat(w, g); s != Owned {
+			t.Errorf("standing %d, want owned", s)
+		}
+	})
+	t.Run("a dead worker is found out", func(t *testing.T) {
+		w, _ := begin(t)
+		w.pass(600 * second)
+		w.release(0)
+		if poll(w, 5*second); running(w) {
+			t.Error("the worker has had five seconds to beat, and its job is still running")
+		}
+	})
+	t.Run("a crash without an outage", func(t *testing.T) {
+		w, g := begin(t)
+		for end := g.Slot.UnixMicro() + 20*second; w.now < end && running(w); w.pass(second) {
+			w.release(0)
+		}
+		if running(w) {
+			t.Error("the worker fell silent 20 s ago, and its job is still running")
+		}
+	})
+	t.Run("its only daemon was killed and came back at the worst time", func(t *testing.T) {
+		w, g := begin(t)
+		w.now = g.Slot.UnixMicro() + 15*second - 1
+		w.release(0)
+		if poll(w, 5*second); running(w) {
+			t.Error("the worker fell silent 20 s ago, and its job is still running")
+		}
+	})
+	t.Run("schedulers that look once in ten seconds", func(t *testing.T) {
+		w, _ := begin(t)
+		for range 4 {
+			w.pass(10 * second)
+			w.release(0)
+		}
+		if running(w) {
+			t.Error("the lease ended 25 s ago; whoever looks seldom must not put it off for ever")
+		}
+	})
+	t.Run("the clock steps ahead", func(t *testing.T) {
+		w, g := begin(t)
+		poll(w, 2*second)
+		w.pass(hour)
+		w.release(0)
+		if s := beat(w, g); s != Owned {
+			t.Errorf("standing %d, want owned", s)
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// carrier is a Dispatcher that hands tickets to the test, after it has failed some times.
+type carrier struct {
+	mu      sync.Mutex
+	fail    int
+	tickets chan Ticket
+}
+
+func newCarrier(fail int) *carrier { return &carrier{fail: fail, tickets: make(chan Ticket, 1000)} }
+
+func (c *carrier) Dispatch(_ context.Context, tickets []Ticket) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail > 0 {
+		c.fail--
+		return errors.New("the line is dead")
+	}
+	for _, k := range tickets {
+		c.tickets <- k
+	}
+	return nil
+}
+
+func (c *carrier) next(t *testing.T) Ticket {
+	t.Helper()
+	select {
+	case k := <-c.tickets:
+		return k
+	case <-withTimeout(t).Done():
+		t.Fatal("no ticket came")
+		return Ticket{}
+	}
+}
+
+func schedule(t *testing.T, w *world, c *carrier, opts SchedulerOptions) *Scheduler {
+	t.Helper()
+	opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	s, err := NewScheduler(w.rdb, w.q.downstream, c, opts)
+	w.must(err)
+	w.must(s.Start(t.Context()))
+	t.Cleanup(s.Stop)
+	return s
+}
+
+// Two schedulers release each job about when it may leave: not so early that a worker is held for it, and no slot is missed
+// for want of a ticket.
+func TestSchedulersReleaseInTime(t *testing.T) {
+	w := on(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(20, time.Second)})
+	w.pool("p", 4)
+	c := newCarrier(0)
+	schedule(t, w, c, SchedulerOptions{Poll: time.Hour})
+	schedule(t, w, c, SchedulerOptions{Poll: time.Hour})
+	const n = 20
+	w.offers("a", n)
+	var slots []time.Time
+	for len(slots) < n {
+		k := c.next(t)
+		g, answer := w.enter(k, "p")
+		if g == nil {
+			t.Fatalf("%v came, and the gate says %q", k, answer)
+		}
+		if g.Wait > 60*time.Millisecond {
+			t.Errorf("the ticket of %s came %v before its slot", g.ID, g.Wait)
+		}
+		w.finish(g, Finish{Ending: EndOK})
+		slots = append(slots, g.Slot)
+	}
+	for i := 1; i < n; i++ {
+		if gap := slots[i].Sub(slots[i-1]); gap < 50*time.Millisecond {
+			t.Errorf("slots %d and %d are %v apart", i, i+1, gap)
+		}
+	}
+	if took := slots[n-1].Sub(slots[0]); took > (n-1)*50*time.Millisecond+time.Second { // a second for a busy machine
+		t.Errorf("%d slots took %v", n, took)
+	}
+}
+
+// A scheduler that would sleep for an hour is woken by what makes a job leave earlier.
+func TestSchedulerWakes(t *testing.T) {
+	w := on(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second), MaxInFlight: 1})
+	w.pool("p", 2)
+	c := newCarrier(0)
+	asleep := make(chan struct{}, 1000)
+	schedule(t, w, c, SchedulerOptions{Poll: time.Hour, OnRelease: func(time.Duration, int) { asleep <- struct{}{} }})
+	<-asleep
+
+	w.offers("a", 1) // an enqueue
+	g, _ := w.enter(c.next(t), "p")
+	w.offer(Spec{Tenant: "a", ID: "a2"})
+	w.finish(g, Finish{Ending: EndOK}) // a place among those in flight
+	g, _ = w.enter(c.next(t), "p")
+	w.must(w.admin.Pause(t.Context(), "a", 0))
+	w.offer(Spec{Tenant: "a", ID: "a3"})
+	w.finish(g, Finish{Ending: EndOK})
+	w.must(w.admin.Resume(t.Context(), "a")) // the end of a pause
+	g, _ = w.enter(c.next(t), "p")
+	w.pool("p", 0)
+	w.offer(Spec{Tenant: "b", ID: "b1"})
+	w.pool("p", 2) // a place of a worker
+	if k := c.next(t); k.ID != "b1" {
+		t.Errorf("%v came, want b1", k)
+	}
+	w.offer(Spec{Tenant: "a", ID: "soon", Delay: 50 * time.Millisecond}) // an instant
+	w.finish(g, Finish{Ending: EndOK})
+	if k := c.next(t); k.ID != "soon" {
+		t.Errorf("%v came, want soon", k)
+	}
+}
+
+// Tickets that could not be carried go back after their time, in order.
+func TestDispatchThatFails(t *testing.T) {
+	w := on(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second)})
+	w.pool("p", 10)
+	var specs []Spec
+	for _, id := range []string{"c", "a", "d", "b"} {
+		specs = append(specs, Spec{Tenant: "a", ID: id, Type: "x"})
+	}
+	w.client.OfferMany(t.Context(), specs)
+	c := newCarrier(1)
+	schedule(t, w, c, SchedulerOptions{Poll: 20 * time.Millisecond, TicketTTL: 200 * time.Millisecond})
+	var got []string
+	for range specs {
+		k := c.next(t)
+		if k.Release != 2 {
+			t.Errorf("%v came, want its second release", k)
+		}
+		got = append(got, k.ID)
+	}
+	if !slices.Equal(got, []string{"c", "a", "d", "b"}) {
+		t.Errorf("came back as %v", got)
+	}
+	a, err := w.admin.Tenant(t.Context(), "a")
+	w.must(err)
+	if a.Counters.LostTickets != 4 || a.Counters.Started != 0 {
+		t.Errorf("counted %+v", a.Counters)
+	}
+}
+
+func TestSchedulerStartAndStop(t *testing.T) {
+	w := on(t, redistest.Open(t))
+	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerOptions{})
+	w.must(err)
+	s.Stop() // before Start
+	ctx, cancel := context.WithCancel(t.Context())
+	w.must(s.Start(ctx))
+	if s.Start(ctx) == nil {
+		t.Error("it was started twice")
+	}
+	cancel()
+	<-s.done // the context's end is enough: nothing is left that Stop would have to close
+	s.Stop()
+	s.Stop()
+	if _, err := NewScheduler(w.rdb, "a}b", nil, SchedulerOptions{}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a wrong name: %v", err)
+	}
+}
+
+// A scheduler outlives its Redis: it goes on when Redis is back.
+func TestSchedulerOutlivesRedis(t *testing.T) {
+	server := redistest.Start(t, redistest.AOF())
+	w := on(t, server.Client())
+	w.set("a", Policy{Rate: rate(100, time.Second)})
+	w.pool("p", 2)
+	c := newCarrier(0)
+	schedule(t, w, c, SchedulerOptions{Poll: 40 * time.Millisecond})
+	w.offers("a", 1)
+	c.next(t)
+	server.Kill()
+	time.Sleep(100 * time.Millisecond)
+	server.Restart()
+	w.offer(Spec{Tenant: "a", ID: "after"})
+	for c.next(t).ID != "after" {
+	}
+}

@@ -1,0 +1,74 @@
+package shaper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// Whoever listens hears that something may leave, that tickets are on their way, and that a running job was cancelled.
+func TestSignalsAreHeard(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	heard := make(chan Signal, 100)
+	l, err := NewListener(w.rdb, w.q.downstream, func(s Signal) { heard <- s })
+	w.must(err)
+	defer l.Close()
+	hear := func(want Signal) {
+		t.Helper()
+		for {
+			select {
+			case got := <-heard:
+				if got == want {
+					return
+				}
+			case <-withTimeout(t).Done():
+				t.Fatalf("%+v was not heard", want)
+			}
+		}
+	}
+	quiet := func() {
+		t.Helper()
+		time.Sleep(20 * time.Millisecond)
+		if len(heard) > 0 {
+			t.Errorf("heard %+v, for nothing", <-heard)
+		}
+	}
+	hear(Signal{Kind: 'w'}) // once it listens: who may have missed one looks around
+	w.offers("a", 1)
+	hear(Signal{Kind: 'w'})
+	w.offers("a", 1) // known already
+	w.offer(Spec{Tenant: "a", ID: "behind"})
+	quiet()
+	w.pool("p", 1)
+	hear(Signal{Kind: 'w'})
+	tickets, _, _ := w.release(1)
+	hear(Signal{Kind: 't'})
+	w.pass(second)
+	w.release(1) // there is no place: whoever frees one says so
+	w.must(w.gate.GiveBack(t.Context(), tickets[0]))
+	hear(Signal{Kind: 'w'})
+	g := w.start()
+	if _, err := w.client.Cancel(t.Context(), "a", g.ID); err != nil {
+		t.Fatal(err)
+	}
+	hear(Signal{'c', "a", g.ID})
+	for len(heard) > 0 {
+		<-heard
+	}
+	w.pass(second)
+	w.release(1)
+	w.finish(g, Finish{Ending: EndOK})
+	hear(Signal{Kind: 'w'})
+	w.must(w.admin.Resume(t.Context(), "a"))
+	hear(Signal{Kind: 'w'})
+}
+
+func TestListenerClosesTwice(t *testing.T) {
+	l, err := NewListener(redistest.Open(t), "d", func(Signal) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	l.Close()
+}
