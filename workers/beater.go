@@ -15,22 +15,39 @@ const beatEvery = 2 * time.Second
 // beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
 type beater struct {
 	pool  *Pool
-	every time.Duration
+	admin *shaper.Admin
 	quit  chan struct{}
 	done  sync.WaitGroup
+	every atomic.Int64 // ns from beat to beat
 	n     atomic.Int64 // places to report
 }
 
-func newBeater(p *Pool, lease time.Duration) *beater {
-	b := &beater{pool: p, every: min(beatEvery, lease/3), quit: make(chan struct{})}
+func newBeater(p *Pool) (*beater, error) {
+	admin, err := shaper.NewAdmin(p.rdb, p.downstream)
+	if err != nil {
+		return nil, err
+	}
+	b := &beater{pool: p, admin: admin, quit: make(chan struct{})}
+	b.every.Store(int64(beatEvery))
 	b.n.Store(int64(p.cfg.Concurrency))
-	return b
+	return b, nil
+}
+
+func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
+
+// follow beats three times a lease, as long as a lease is now.
+func (b *beater) follow(ctx context.Context) error {
+	policy, err := b.admin.Downstream(ctx)
+	if err == nil {
+		b.every.Store(int64(min(beatEvery, policy.Lease/3)))
+	}
+	return err
 }
 
 // places changes how many places are reported, and reports it.
 func (b *beater) places(n int) {
 	b.n.Store(int64(n))
-	ctx, cancel := context.WithTimeout(context.Background(), b.every)
+	ctx, cancel := context.WithTimeout(context.Background(), b.pause())
 	defer cancel()
 	if err := b.once(ctx, n); err != nil {
 		b.pool.log.Warn("places could not be reported", "err", err)
@@ -41,17 +58,20 @@ func (b *beater) start() {
 	b.done.Add(1)
 	go func() {
 		defer b.done.Done()
-		t := time.NewTicker(b.every)
-		defer t.Stop()
 		failing := false
 		for {
+			t := time.NewTimer(b.pause())
 			select {
 			case <-b.quit:
+				t.Stop()
 				return
 			case <-t.C:
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 2*b.every)
-			err := b.once(ctx, int(b.n.Load()))
+			ctx, cancel := context.WithTimeout(context.Background(), 2*b.pause())
+			err := b.follow(ctx)
+			if err == nil {
+				err = b.once(ctx, int(b.n.Load()))
+			}
 			cancel()
 			if err != nil && !failing {
 				b.pool.log.Error("leases could not be extended, trying again", "err", err)
@@ -70,7 +90,7 @@ func (b *beater) stop() {
 // nothing: while Redis is away nobody else can take the job over, and a long transcode is worth waiting.
 func (b *beater) once(ctx context.Context, places int) error {
 	own := b.pool.own()
-	standings, err := b.pool.gate.Beat(ctx, b.pool.id, places, 3*b.every, own)
+	standings, err := b.pool.gate.Beat(ctx, b.pool.id, places, 3*b.pause(), own)
 	for i, s := range standings {
 		switch s {
 		case shaper.Lost:

@@ -124,15 +124,14 @@ func (p *Pool) Start(ctx context.Context) error {
 	if p.started || p.stopped {
 		return errors.New("pool was started or stopped before")
 	}
-	admin, err := shaper.NewAdmin(p.rdb, p.downstream)
+	beats, err := newBeater(p)
 	if err != nil {
 		return err
 	}
-	policy, err := admin.Downstream(ctx)
-	if err != nil {
+	if err := beats.follow(ctx); err != nil {
 		return fmt.Errorf("start pool: %w", err)
 	}
-	p.beats = newBeater(p, policy.Lease)
+	p.beats = beats
 	if err := p.beats.once(ctx, p.cfg.Concurrency); err != nil { // the pool is known before it takes the first ticket
 		return fmt.Errorf("start pool: %w", err)
 	}

@@ -135,13 +135,13 @@ func (p *Pool) lost(g *shaper.Grant) {
 	}
 }
 
-// run waits for the slot, runs the handler, and reports. It returns the next start, if it was given one.
+// run runs the handler in the slot of s, and reports. It returns the next start, if it was given one.
 func (p *Pool) run(s *start, more bool) *start {
-	if !p.await(s) {
+	f, started := p.inSlot(s)
+	if !started {
 		return nil
 	}
 	g := s.grant
-	f := p.handle(s)
 	if more && f.Ending != shaper.EndBack && p.hold.Err() == nil {
 		f.Next = shaper.NewToken(p.id)
 	}
@@ -155,29 +155,30 @@ func (p *Pool) run(s *start, more bool) *start {
 // longer than the tolerance then, and asking on would only burn slots.
 const maxMissed = 5
 
-// await sleeps until the slot of s. Its wait is anchored on both ends of the call that granted it: never before reply +
-// wait, since the reply was made before it came; and not later than request + wait + τ, since Redis' clock stood at the
-// instant of the grant no earlier than the request was sent. Whoever missed that asks for another slot. False: there is no start.
-func (p *Pool) await(s *start) bool {
+// inSlot sleeps until the slot of s, and runs the handler. The wait is anchored on both ends of the call that granted the slot:
+// never before reply + wait, since the reply was made before it came; and not later than request + wait + τ, since
+// Redis' clock stood at the instant of the grant no earlier than the request was sent. Whoever missed that asks for another
+// slot. False: there was no start, and the job is off the books.
+func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 	for missed := 0; ; missed++ {
-		g := s.grant
-		if err := precise.SleepUntil(p.hold, s.told.Add(g.Wait)); err != nil {
+		err := precise.SleepUntil(p.hold, s.told.Add(s.grant.Wait))
+		if err != nil || s.ctx.Err() != nil { // stopping; or cancelled meanwhile, and then this ends the job
 			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
-			return false
+			return f, false
 		}
-		late := time.Since(s.asked.Add(g.Wait))
-		if late <= g.Tolerance {
+		f, late, started := p.handle(s)
+		if started {
 			p.cfg.Metrics.started(late)
-			return true
+			return f, true
 		}
 		p.cfg.Metrics.missedSlot()
 		if missed == maxMissed {
-			p.log.Warn("tolerance too small for this Redis: job goes back", "missed", missed, "late", late, "tolerance", g.Tolerance)
+			p.log.Warn("tolerance too small for this Redis: job goes back", "missed", missed, "late", late, "tolerance", s.grant.Tolerance)
 			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
-			return false
+			return f, false
 		}
 		if !p.again(s) {
-			return false
+			return f, false
 		}
 	}
 }
@@ -218,36 +219,42 @@ func (p *Pool) again(s *start) bool {
 	return true
 }
 
-// handle runs the handler, waits for its return, also beyond the end of its context (a handler keeps its place as long as it
-// runs), and tells what to report. A panic and runtime.Goexit are errors.
-func (p *Pool) handle(s *start) shaper.Finish {
+// handle runs the handler unless the slot has passed by more than the tolerance, waits for its return, also beyond the end of
+// its context (a handler keeps its place as long as it runs), and tells what to report. A panic and runtime.Goexit are errors.
+func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, started bool) {
 	g := s.grant
 	ctx, cancel := context.WithTimeoutCause(s.ctx, g.Timeout, errTimeout)
 	defer cancel()
 	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
 		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
 	task := asynq.NewTaskWithHeaders(g.Type, g.Payload, g.Headers)
-	begun := time.Now()
-	result := make(chan shaper.Finish, 1)
+	slot := s.asked.Add(g.Wait) // or a little earlier
+	ended := make(chan struct{})
 	go func() { // its own goroutine, so that Goexit ends only the handler
-		var f shaper.Finish
+		defer close(ended)
 		fault := fmt.Errorf("handler ended its goroutine: %w", errHandler)
 		defer func() {
 			if r := recover(); r != nil {
 				fault = fmt.Errorf("handler panicked: %v: %w", r, errHandler)
 				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
-			if f.Ending == "" {
+			if started && f.Ending == "" {
 				f = outcome(ctx, g, fault)
 			}
-			result <- f
 		}()
+		// Nothing stands between this look at the clock and the handler, lest a busy machine find time there.
+		if late = time.Since(slot); late > g.Tolerance {
+			return
+		}
+		started = true
 		// outcome belongs in here: what an error's methods do is the handler's doing too, and those of a nil *MyError panic.
 		f = outcome(ctx, g, p.handler.ProcessTask(ctx, task))
 	}()
-	f := <-result
-	p.cfg.Metrics.handled(time.Since(begun))
-	return f
+	<-ended
+	if started {
+		p.cfg.Metrics.handled(time.Since(slot.Add(late)))
+	}
+	return f, late, started
 }
 
 var errHandler = errors.New("fault in the handler")

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// TestKillStorm kills a daemon, a scheduler or a worker, again and again at random moments, while 200 jobs run. All run to
+// their end, evenly, and again only where a kill hit them.
+func TestKillStorm(t *testing.T) {
+	t.Parallel()
+	const jobs, kills = 200, 8
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	r := newRig(t)
+	r.tenant("a", rate(40))
+	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100})
+	const ttl = time.Second
+	roles := []role{
+		{Scheduler: true, TicketTTL: ttl, Worker: true},
+		{Scheduler: true, TicketTTL: ttl},
+		{Worker: true},
+	}
+	victims := r.startAll(roles...)
+	r.offer("a", jobs, play{For: 40 * time.Millisecond})
+	for i := range kills {
+		r.starts((i + 1) * jobs / (kills + 2))
+		time.Sleep(time.Duration(chance.Int64N(int64(100 * time.Millisecond)))) // any moment is as good as another
+		v := chance.IntN(len(victims))
+		victims[v].kill()
+		victims[v] = r.start(roles[v])
+	}
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(40)), history.Accounts(h))
+	t.Logf("%d starts of %d jobs", len(h.Of(history.Start)), jobs)
+}
+
+// TestCrashedJobStartsAgain kills the worker of a job that runs. Another one starts it once the lease is over.
+func TestCrashedJobStartsAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		lease  time.Duration
+		within time.Duration // generously
+	}{
+		{"short lease", time.Second, 10 * time.Second},
+		{"default lease", shaper.DefaultLease, 25 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && tc.lease > time.Second {
+				t.Skip("takes the time of a lease")
+			}
+			r := newRig(t)
+			r.tenant("a", rate(10))
+			r.downstream(shaper.DownstreamPolicy{Lease: tc.lease})
+			worker := r.start(role{Worker: true})
+			r.daemon(role{Scheduler: true})
+			r.offer("a", 1, play{First: time.Hour})
+			r.starts(1)
+			worker.kill()
+			r.start(role{Worker: true})
+			h := r.drained()
+			refuse(t, history.Accounts(h), history.Starts(h, perSecond(10)))
+			starts := h.Of(history.Start)
+			if again := time.Duration(starts[1].At - h.Of(history.Cut)[0].At); len(starts) != 2 || again > tc.within {
+				t.Errorf("%d starts, the second %v after the kill; want 2, and within %v", len(starts), again, tc.within)
+			}
+		})
+	}
+}
+
+// TestFrozenWorkerLosesItsLease freezes a worker for longer than a lease, while it runs a job that another one takes over. When it
+// comes back its handler is told, and what it reports counts for nothing.
+func TestFrozenWorkerLosesItsLease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.tenant("a", rate(10))
+	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second})
+	r.daemon(role{Scheduler: true})
+	frozen := r.start(role{Worker: true})
+	r.offer("a", 1, play{First: time.Hour, For: 2 * time.Second})
+	r.starts(1)
+	frozen.stop()
+	r.start(role{Worker: true})
+	r.starts(2)
+	frozen.signal(syscall.SIGCONT)
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(10)), history.Accounts(h))
+	r.charged(h, "a", 1)
+	starts, ends := h.Of(history.Start), h.Of(history.End)
+	if len(starts) != 2 || len(ends) != 2 || ends[0].Attempt != starts[0].Attempt || ends[0].Outcome != history.Back {
+		t.Errorf("started %+v, ended %+v; want two starts, and the first to give up before the second is done", starts, ends)
+	}
+}
+
+// TestRedisComesBack kills Redis under load; what it had acknowledged is in its append-only file.
+func TestRedisComesBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.AOF())
+	r.tenant("a", rate(20))
+	r.startBoth(2)
+	r.offer("a", 80, play{For: 20 * time.Millisecond})
+	for n := range 2 {
+		r.starts((n + 1) * 20)
+		r.server.Kill()
+		r.server.Restart()
+	}
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	if n := len(h.Of(history.Start)); n != 80 {
+		t.Errorf("%d starts, want 80", n)
+	}
+}

@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
+)
+
+const downstream = "d"
+
+// role is what a process of ours does.
+type role struct {
+	Redis   string // URL
+	History string // file
+
+	Scheduler bool
+	TicketTTL time.Duration // of Scheduler
+	Worker    bool
+	Places    int           // default 10
+	Grace     time.Duration // of Worker
+	Target    string        // URL to which Worker posts each job, besides playing it
+
+	Offer *offering // a producer's work; the process ends after it
+}
+
+// play is a job's payload: how its handler behaves.
+type play struct {
+	For      time.Duration // how long it runs
+	First    time.Duration // how much longer its first start does
+	Deaf     bool          // it does not heed its context meanwhile
+	Fail     int           // how many of its first starts fail
+	Throttle time.Duration // its first start is throttled for so long
+}
+
+func (p play) bytes() []byte {
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // it holds nothing that JSON cannot
+	}
+	return b
+}
+
+// act is the handler, for the nth start of its job: it behaves as the payload says.
+func act(ctx context.Context, task *asynq.Task, nth int) error {
+	var p play
+	if err := json.Unmarshal(task.Payload(), &p); err != nil {
+		return err
+	}
+	if nth == 1 {
+		p.For += p.First
+	}
+	if p.Deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	over := time.NewTimer(p.For)
+	defer over.Stop()
+	select {
+	case <-over.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	switch {
+	case p.Throttle > 0 && nth == 1:
+		return workers.Throttled(p.Throttle, nil)
+	case nth <= p.Fail:
+		return fmt.Errorf("start %d was to fail", nth)
+	}
+	return nil
+}
+
+// recorded is a handler that writes its start, whose instant is that of its first instruction, and its end into a history.
+func recorded(rec *history.Recorder, dir string, h func(_ context.Context, _ *asynq.Task, nth int) error) asynq.HandlerFunc {
+	return func(ctx context.Context, task *asynq.Task) error {
+		e := history.Event{Kind: history.Start, At: history.Now(), Wall: time.Now().UnixMicro()}
+		job, _ := workers.JobFrom(ctx)
+		e.Tenant, e.ID, e.Attempt, e.Slot = job.Tenant, job.ID, job.Attempt, job.Slot.UnixMicro()
+		nth, err := count(filepath.Join(dir, job.Tenant+" "+job.ID))
+		if err != nil {
+			return err
+		}
+		if err := rec.Record(e); err != nil {
+			return err
+		}
+		err = h(ctx, task, nth)
+		end := history.Event{Kind: history.End, Tenant: e.Tenant, ID: e.ID, Attempt: e.Attempt, Outcome: outcome(err)}
+		return errors.Join(err, rec.Record(end))
+	}
+}
+
+// count returns how many calls for the same file there have been, this one included, in whatever process. Attempts do
+// not tell which start of a job this is: one may go by without a start, when its slot is missed.
+func count(path string) (int, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if _, err := f.Write([]byte{'.'}); err != nil {
+		return 0, err
+	}
+	n, err := f.Seek(0, io.SeekCurrent)
+	return int(n), err
+}
+
+func outcome(err error) string {
+	var throttled *workers.ThrottledError
+	switch {
+	case err == nil:
+		return history.Done
+	case errors.As(err, &throttled):
+		return history.Throttled
+	case errors.Is(err, shaper.ErrStopping), errors.Is(err, shaper.ErrLeaseLost):
+		return history.Back
+	}
+	return history.Failed
+}
+
+// daemon is a scheduler, a pool of workers, or both, in this process.
+type daemon struct {
+	rdb       redis.UniversalClient
+	rec       *history.Recorder
+	pool      *workers.Pool
+	scheduler *shaper.Scheduler
+}
+
+func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err error) {
+	d := &daemon{}
+	defer func() {
+		if err != nil {
+			d.stop()
+		}
+	}()
+	if d.rdb, err = redisurl.Open(r.Redis, redisurl.Options{}); err != nil {
+		return nil, err
+	}
+	if d.rec, err = history.Open(r.History); err != nil {
+		return nil, err
+	}
+	var ring func()
+	if r.Worker {
+		handler, err := handlerOf(r, d.rec)
+		if err != nil {
+			return nil, err
+		}
+		d.pool, err = workers.New(d.rdb, downstream, handler, workers.Config{
+			Concurrency: r.Places, Grace: r.Grace, KillGrace: time.Second, Logger: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := d.pool.Start(ctx); err != nil {
+			return nil, err
+		}
+		ring = d.pool.Ring
+	}
+	if r.Scheduler {
+		dispatcher, err := workers.NewDispatcher(d.rdb, downstream, ring)
+		if err != nil {
+			return nil, err
+		}
+		if d.scheduler, err = shaper.NewScheduler(d.rdb, downstream, dispatcher, shaper.SchedulerOptions{TicketTTL: r.TicketTTL, Logger: log}); err != nil {
+			return nil, err
+		}
+		if err := d.scheduler.Start(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
+	dir := filepath.Dir(r.History)
+	if r.Target == "" {
+		return recorded(rec, dir, act), nil
+	}
+	target, err := workers.NewHTTPTarget(workers.HTTPConfig{URL: r.Target})
+	if err != nil {
+		return nil, err
+	}
+	return recorded(rec, dir, func(ctx context.Context, task *asynq.Task, nth int) error {
+		return errors.Join(target.ProcessTask(ctx, task), act(ctx, task, nth))
+	}), nil
+}
+
+// stop ends the daemon and waits for it: first what hands out, then what runs.
+func (d *daemon) stop() {
+	if d.scheduler != nil {
+		d.scheduler.Stop()
+	}
+	if d.pool != nil {
+		d.pool.Stop()
+	}
+	if d.rec != nil {
+		d.rec.Close()
+	}
+	if d.rdb != nil {
+		d.rdb.Close()
+	}
+}
+
+// runProcess is main of a process that a test has started. It returns the exit code.
+func runProcess(text string) int {
+	if err := enact(text); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// enact plays a role: it says "ready" on stdout, and a daemon ends well on SIGTERM, or when its stdin ends, which it does when
+// the test is gone.
+func enact(text string) error {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return err
+	}
+	if r.Offer != nil {
+		return r.produce(context.Background())
+	}
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	d, err := startDaemon(ctx, r, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		return err
+	}
+	defer d.stop()
+	fmt.Println("ready")
+	<-ctx.Done()
+	return nil
+}

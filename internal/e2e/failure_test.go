@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// quickly is a backoff that hardly delays a test.
+var quickly = shaper.Backoff{Min: 50 * time.Millisecond, Max: 100 * time.Millisecond}
+
+// TestRetriesAreSpaced has 25 jobs fail once: their second starts own slots like the first.
+func TestRetriesAreSpaced(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	p := rate(20)
+	p.Backoff = quickly
+	r.tenant("a", p)
+	r.daemon(both)
+	r.offer("a", 25, play{Fail: 1})
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	r.charged(h, "a", 2)
+	if n := len(h.Of(history.Start)); n != 50 {
+		t.Errorf("%d starts, want 50", n)
+	}
+}
+
+// TestDeadJobsComeBackSpaced: one attempt means one start; the dead keep their error; requeued, they are spaced like the rest.
+func TestDeadJobsComeBackSpaced(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	r := newRig(t)
+	p := rate(20)
+	p.MaxAttempts = 1
+	r.tenant("a", p)
+	r.daemon(both)
+	const jobs = 10
+	r.offer("a", jobs, play{Fail: 1})
+	var dead []shaper.Job
+	r.eventually("all are dead", func() (all bool) {
+		var err error
+		dead, err = r.admin.Dead(ctx, "a", 100)
+		r.must(err)
+		return len(dead) == jobs
+	})
+	if n := len(r.history().Of(history.Start)); n != jobs {
+		t.Fatalf("%d starts, want %d", n, jobs)
+	}
+	for _, job := range dead {
+		if job.Reason != shaper.ReasonFailed || job.Error != "start 1 was to fail" {
+			t.Errorf("job %s is dead with reason %q and error %q", job.ID, job.Reason, job.Error)
+		}
+	}
+	r.offer("a", jobs, play{})
+	n, full, err := r.admin.RequeueDead(ctx, "a")
+	r.must(err)
+	if n != jobs || full {
+		t.Errorf("%d requeued, full %v; want %d", n, full, jobs)
+	}
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	if n := len(h.Of(history.Start)); n != 3*jobs {
+		t.Errorf("%d starts, want %d", n, 3*jobs)
+	}
+}
+
+// TestThrottledWaits: when a job is throttled for a second its tenant waits that long, the order stays, and no attempt is charged. A
+// handler says so by an error of its type, a downstream by 429 and Retry-After.
+func TestThrottledWaits(t *testing.T) {
+	for _, by := range []string{"error", "429"} {
+		t.Run(by, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.tenant("a", rate(20))
+			sink, first, role := r.sink(), play{}, both
+			if by == "429" {
+				role.Target, sink.refuse = sink.url, 1
+			} else {
+				first.Throttle = time.Second
+			}
+			ids := []string{r.offerOne(shaper.Spec{Tenant: "a"}, first)}
+			for range 4 {
+				ids = append(ids, r.offerOne(shaper.Spec{Tenant: "a"}, play{}))
+			}
+			r.daemon(role)
+			h := r.drained()
+			refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+			r.charged(h, "a", 1)
+
+			var got []string
+			for _, e := range h.Of(history.Start) {
+				got = append(got, e.ID)
+			}
+			if want := append(ids[:1:1], ids...); !slices.Equal(got, want) {
+				t.Fatalf("started %q, want %q", got, want)
+			}
+			starts, throttled := h.Of(history.Start), h.Of(history.End)[0]
+			if d := time.Duration(starts[1].At - throttled.At); d < time.Second {
+				t.Errorf("came back after %v, want a second or more", d)
+			}
+		})
+	}
+}

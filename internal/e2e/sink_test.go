@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/history"
+)
+
+// sink is a fragile downstream: it writes down each request when it arrives, in a history of its own.
+type sink struct {
+	url string
+
+	mu     sync.Mutex
+	seen   history.History
+	refuse int // how many of the next requests it answers with 429 and a Retry-After of a second
+}
+
+func (r *rig) sink() *sink {
+	s := &sink{}
+	server := httptest.NewServer(s)
+	r.t.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	e := history.Event{Kind: history.Start, At: history.Now(), Wall: time.Now().UnixMicro()}
+	e.Tenant, e.ID = req.Header.Get("Shaper-Tenant"), req.Header.Get("Shaper-Job-Id")
+	e.Attempt, _ = strconv.Atoi(req.Header.Get("Shaper-Attempt"))
+	e.Slot, _ = strconv.ParseInt(req.Header.Get("Shaper-Slot"), 10, 64)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, e)
+	if s.refuse > 0 {
+		s.refuse--
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+}
+
+// history returns what arrived so far.
+func (s *sink) history() history.History {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(history.History(nil), s.seen...)
+}
+
+// atSink is what a sink may see of a tenant with rule r: a request is under way for a few ms until the sink reads its clock, and
+// longer on a machine that keeps processes waiting, since a dozen goroutines have a part in it.
+func atSink(r history.Rule, weather *stalls) history.Rule {
+	r.Slack += 5*time.Millisecond + weather.longest()
+	return r
+}

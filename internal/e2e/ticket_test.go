@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/internal/history"
+)
+
+// TestTicketsMayBeDoubled puts every ticket that asynq holds into it again, under other ids and by the ways that a dashboard
+// has, and once more when all is over. A ticket is a reminder: no job starts twice for it, and each start owns a slot.
+func TestTicketsMayBeDoubled(t *testing.T) {
+	t.Parallel()
+	const jobs = 40
+	r := newRig(t)
+	r.tenant("a", rate(20))
+	r.daemon(both)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	forger := newForger(r)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			forger.doubleAll(ctx)
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	r.offer("a", jobs, play{For: 30 * time.Millisecond})
+	r.drained()
+	cancel()
+	<-done
+	forger.again()
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	if n := len(h.Of(history.Start)); n != jobs {
+		t.Errorf("%d starts, want %d", n, jobs)
+	}
+	if n := forger.forged.Load(); n < jobs {
+		t.Errorf("%d tickets doubled, want at least %d", n, jobs)
+	}
+}
+
+// forger doubles tickets: it finds them where asynq keeps its tasks.
+type forger struct {
+	rig       *rig
+	client    *asynq.Client
+	inspector *asynq.Inspector
+	seen      map[string][]byte // payloads of the tickets that were seen
+	forged    atomic.Int64
+}
+
+const ticketQueue = "shaper-" + downstream
+
+func newForger(r *rig) *forger {
+	opt := asynq.RedisClientOpt{Addr: r.server.Addr()}
+	f := &forger{rig: r, client: asynq.NewClient(opt), inspector: asynq.NewInspector(opt), seen: map[string][]byte{}}
+	r.t.Cleanup(func() {
+		f.client.Close()
+		f.inspector.Close()
+	})
+	return f
+}
+
+// doubleAll doubles each ticket that it sees for the first time: once to be run at once, once to be archived and run by hand.
+func (f *forger) doubleAll(ctx context.Context) {
+	pending, _ := f.inspector.ListPendingTasks(ticketQueue)
+	active, _ := f.inspector.ListActiveTasks(ticketQueue)
+	for _, task := range append(pending, active...) {
+		if f.seen[string(task.Payload)] == nil {
+			f.seen[string(task.Payload)] = task.Payload
+			f.put(task.Payload)
+			f.put(task.Payload, asynq.ProcessIn(time.Hour))
+		}
+	}
+	_, _ = f.inspector.RunAllScheduledTasks(ticketQueue)
+	_, _ = f.inspector.RunAllArchivedTasks(ticketQueue)
+	_, _ = f.inspector.RunAllRetryTasks(ticketQueue)
+}
+
+// again puts all tickets that were ever seen into asynq, and waits until they have been taken.
+func (f *forger) again() {
+	for _, payload := range f.seen {
+		f.put(payload)
+	}
+	f.rig.eventually("asynq has no ticket", func() bool {
+		info, err := f.inspector.GetQueueInfo(ticketQueue)
+		return err == nil && info.Pending+info.Active == 0
+	})
+}
+
+func (f *forger) put(payload []byte, opts ...asynq.Option) {
+	id := "forged-" + strconv.FormatInt(f.forged.Add(1), 10)
+	_, err := f.client.Enqueue(asynq.NewTask("shaper:ticket", payload), append(opts, asynq.TaskID(id), asynq.Queue(ticketQueue))...)
+	if err != nil {
+		f.rig.t.Errorf("double a ticket: %v", err)
+	}
+}

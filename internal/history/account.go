@@ -1,0 +1,91 @@
+package history
+
+// Lost finds jobs that were accepted and never came to an end. Whoever reads the history has waited until all should have.
+func Lost(h History) []Violation {
+	var out []Violation
+	for _, events := range h.byJob() {
+		var accepted *Event
+		ended := false
+		for i, e := range events {
+			switch {
+			case e.Kind == Accept:
+				accepted = &events[i]
+			case e.Kind == End && final(e.Outcome):
+				ended = true
+			}
+		}
+		if accepted != nil && !ended {
+			out = append(out, found("lost", *accepted, "accepted, and never ended"))
+		}
+	}
+	return out
+}
+
+// Unexpected finds starts of jobs that were never offered, or that were refused. A job whose producer died before it
+// heard the answer may start: it was offered.
+func Unexpected(h History) []Violation {
+	var out []Violation
+	for _, events := range h.byJob() {
+		var offered, accepted, refused bool
+		for _, e := range events {
+			switch e.Kind {
+			case Offer:
+				offered = true
+			case Accept:
+				accepted = true
+			case Refuse:
+				refused = true
+			case Start:
+				if !offered {
+					out = append(out, found("unexpected", e, "started, and was not offered before"))
+				} else if refused && !accepted {
+					out = append(out, found("unexpected", e, "started, and was refused before"))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Unanswered finds offers that got no answer, or two: accepted + refused = offered, but for producers that died.
+func Unanswered(h History) []Violation {
+	var out []Violation
+	for _, events := range h.byJob() {
+		offers, answers := events.Of(Offer), len(events.Of(Accept))+len(events.Of(Refuse))
+		if len(offers) > 0 && len(offers) != answers {
+			out = append(out, found("unanswered", offers[0], "%d offers and %d answers", len(offers), answers))
+		}
+	}
+	return out
+}
+
+// InFlight finds instants at which more than most starts of one tenant had not ended; with the tenant "", of all together. What ran in a
+// process ends when that is cut off.
+func InFlight(h History, tenant string, most int) []Violation {
+	var out []Violation
+	type start struct {
+		job     job
+		attempt int
+	}
+	running := map[start]int{} // by what runs, in which process
+	for _, e := range h {
+		s := start{e.job(), e.Attempt}
+		switch {
+		case e.Kind == Cut:
+			for r, pid := range running {
+				if pid == e.PID {
+					delete(running, r)
+				}
+			}
+		case tenant != "" && e.Tenant != tenant:
+		case e.Kind == End:
+			delete(running, s)
+		case e.Kind == Start:
+			running[s] = e.PID
+			if len(running) > most {
+				out = append(out, found("in flight", e, "%d running, want at most %d", len(running), most))
+			}
+		}
+	}
+	return out
+}

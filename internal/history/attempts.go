@@ -1,0 +1,110 @@
+package history
+
+import "time"
+
+// Attempts finds jobs whose attempts do not strictly increase from start to start.
+func Attempts(h History) []Violation {
+	var out []Violation
+	for _, events := range h.byJob() {
+		last := 0
+		for _, e := range events.Of(Start) {
+			if e.Attempt <= last {
+				out = append(out, found("attempts", e, "attempt %d after attempt %d", e.Attempt, last))
+			}
+			last = max(last, e.Attempt)
+		}
+	}
+	return out
+}
+
+// ReportWithin is how long after the end of a handler its process may be killed with the effect that nobody else hears of that end.
+const ReportWithin = time.Second
+
+// Duplicated finds starts that had no reason: the job's start before had not ended, or was done, although its process was not
+// killed or cut off while that start ran or was being reported.
+func Duplicated(h History) []Violation {
+	cuts := map[int][]int64{}
+	for _, e := range h.Of(Cut) {
+		cuts[e.PID] = append(cuts[e.PID], e.At)
+	}
+	var out []Violation
+	for _, events := range h.byJob() {
+		var before, end *Event
+		for i, e := range events {
+			switch e.Kind {
+			case End:
+				if before != nil && e.Attempt == before.Attempt {
+					end = &events[i]
+				}
+			case Start:
+				if before != nil && !again(*before, end, cuts[before.PID]) {
+					out = append(out, found("duplicated", e, "attempt %d, and attempt %d %s", e.Attempt, before.Attempt, fate(end)))
+				}
+				before, end = &events[i], nil
+			}
+		}
+	}
+	return out
+}
+
+// again tells whether there was a reason for another start after one that ended so. cuts are when its process was cut off.
+func again(start Event, end *Event, cuts []int64) bool {
+	if end != nil && end.Outcome != Done {
+		return true
+	}
+	for _, at := range cuts {
+		if at >= start.At && (end == nil || at <= end.At+int64(ReportWithin)) {
+			return true
+		}
+	}
+	return false
+}
+
+func fate(end *Event) string {
+	if end == nil {
+		return "still ran"
+	}
+	return "was " + end.Outcome
+}
+
+// Order finds jobs of one tenant that were accepted before another was even offered, and first started after it, by their
+// slots. Jobs whose first start was not their first attempt are left out: their turn came, and something was in the way. So are
+// jobs that were never started.
+func Order(h History) []Violation {
+	var out []Violation
+	offered, accepted, seen := map[job]int64{}, map[job]int64{}, map[job]bool{}
+	first := map[string]History{}
+	for _, e := range h {
+		j := e.job()
+		switch e.Kind {
+		case Offer:
+			if _, twice := offered[j]; !twice {
+				offered[j] = e.At
+			}
+		case Accept:
+			if _, twice := accepted[j]; !twice {
+				accepted[j] = e.At
+			}
+		case Start:
+			if !seen[j] && e.Attempt == 1 && accepted[j] > 0 {
+				first[e.Tenant] = append(first[e.Tenant], e)
+			}
+			seen[j] = true
+		}
+	}
+	for _, starts := range first {
+		bySlot(starts)
+		// From the last start back: the earliest accepted of those that started later.
+		earliest := starts[len(starts)-1]
+		for i := len(starts) - 2; i >= 0; i-- {
+			e := starts[i]
+			if accepted[earliest.job()] < offered[e.job()] {
+				out = append(out, found("order", e, "started before job %q, which was accepted before it was offered", earliest.ID))
+			}
+			if accepted[e.job()] < accepted[earliest.job()] {
+				earliest = e
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// Recorder appends events to a file. Any number of them, in any number of processes, may share one file. It
+// is safe for concurrent use.
+type Recorder struct {
+	file *os.File
+	pid  int
+}
+
+// Open returns a Recorder on a file, which is made if it does not exist. Its owner closes it.
+func Open(path string) (*Recorder, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open history: %w", err)
+	}
+	return &Recorder{file: f, pid: os.Getpid()}, nil
+}
+
+// Record appends an event. Its clocks are read first, and its process is this one, where the caller gives none.
+func (r *Recorder) Record(e Event) error {
+	if e.At == 0 {
+		e.At, e.Wall = Now(), time.Now().UnixMicro()
+	}
+	if e.PID == 0 {
+		e.PID = r.pid
+	}
+	line, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("record %s: %w", e.Kind, err)
+	}
+	if _, err := r.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("record %s: %w", e.Kind, err)
+	}
+	return nil
+}
+
+// Close closes the file. What was recorded is in the system's hands already.
+func (r *Recorder) Close() error { return r.file.Close() }
+
+// Read returns what was recorded in a file so far, in the order of the clock.
+func Read(path string) (History, error) {
+	var r Reader
+	if err := r.Open(path); err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return r.More()
+}
+
+// Reader reads a history that grows. A line that is no event is an error: lines are written whole, so one that is
+// not was not ours. The zero value is ready to Open. It is for one goroutine.
+type Reader struct {
+	file  *os.File
+	line  int
+	part  []byte // the beginning of a line whose end has not been seen yet
+	whole History
+}
+
+// Open opens a file that exists. The Reader's owner closes it.
+func (r *Reader) Open(path string) (err error) {
+	if r.file, err = os.Open(path); err != nil {
+		return fmt.Errorf("read history: %w", err)
+	}
+	return nil
+}
+
+// More reads on, and returns all that was read since Open, in the order of the clock.
+func (r *Reader) More() (History, error) {
+	more, err := io.ReadAll(r.file)
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	r.part = append(r.part, more...)
+	for {
+		line, rest, whole := bytes.Cut(r.part, []byte("\n"))
+		if !whole {
+			break
+		}
+		r.part = rest
+		r.line++
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("read history: %s:%d: %w", r.file.Name(), r.line, err)
+		}
+		r.whole = append(r.whole, e)
+	}
+	r.whole.sort()
+	return slices.Clone(r.whole), nil
+}
+
+// Close closes the file.
+func (r *Reader) Close() error { return r.file.Close() }

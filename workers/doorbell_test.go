@@ -1,0 +1,93 @@
+package workers
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// waited returns how long wait held its caller back.
+func (b *doorbell) waited() time.Duration {
+	begun := time.Now()
+	b.wait()
+	return time.Since(begun)
+}
+
+func TestDoorbell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newDoorbell()
+		if d := b.waited(); d != pollIdle {
+			t.Errorf("unrung: %v, want the slow poll of %v", d, pollIdle)
+		}
+		time.AfterFunc(300*time.Millisecond, b.ring)
+		if d := b.waited(); d != 300*time.Millisecond {
+			t.Errorf("rung after 300ms: %v", d)
+		}
+		time.Sleep(busyWindow - time.Nanosecond)
+		if d := b.waited(); d != 0 {
+			t.Errorf("rung a moment ago: %v, want no wait", d)
+		}
+		time.Sleep(time.Nanosecond)
+		if d := b.waited(); d != pollIdle {
+			t.Errorf("rung a while ago: %v, want the slow poll", d)
+		}
+		time.AfterFunc(300*time.Millisecond, b.stop)
+		if d := b.waited(); d != 300*time.Millisecond {
+			t.Errorf("stopped after 300ms: %v", d)
+		}
+		time.Sleep(time.Hour)
+		if d := b.waited(); d != 0 {
+			t.Errorf("after stop: %v, want no wait", d)
+		}
+	})
+}
+
+// counted is a client that counts its EvalSha calls and finds nothing.
+type counted struct {
+	redis.UniversalClient
+	calls int
+	err   error
+}
+
+func (c *counted) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	c.calls++
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(c.err)
+	return cmd
+}
+
+// TestHeldClient holds back the calls by which asynq asks for a ticket, and no others.
+func TestHeldClient(t *testing.T) {
+	dequeue := []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"}
+	synctest.Test(t, func(t *testing.T) {
+		inner := &counted{err: redis.Nil}
+		c := newHeldClient(inner, "q", newDoorbell())
+		took := func(keys ...string) time.Duration {
+			begun := time.Now()
+			c.EvalSha(t.Context(), "sha", keys)
+			return time.Since(begun)
+		}
+		if d := took("asynq:{q}:lease"); d != 0 {
+			t.Errorf("another script waited %v", d)
+		}
+		if d := took("asynq:{other}:pending", dequeue[1], dequeue[2], dequeue[3]); d != 0 {
+			t.Errorf("another queue waited %v", d)
+		}
+		for range 2 { // that nothing was found is no reason to ask again
+			if d := took(dequeue...); d != pollIdle {
+				t.Errorf("dequeue waited %v, want %v", d, pollIdle)
+			}
+		}
+		inner.err = nil // one is found: look for more
+		took(dequeue...)
+		if d := took(dequeue...); d != 0 {
+			t.Errorf("after a find dequeue waited %v", d)
+		}
+		if inner.calls != 6 {
+			t.Errorf("%d calls came through, want 6", inner.calls)
+		}
+	})
+}

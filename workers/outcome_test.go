@@ -1,0 +1,88 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+func TestOutcome(t *testing.T) {
+	grant := &shaper.Grant{Timeout: time.Minute, Charged: 1, Backoff: shaper.Backoff{Min: time.Second, Max: time.Minute}}
+	failed := errors.New("failed")
+	for _, tc := range []struct {
+		name  string
+		cause error // why the handler's context has ended
+		err   error // what it returned
+		want  shaper.Finish
+	}{
+		{"success", nil, nil, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
+		{"success after the end of its time", errTimeout, nil, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
+		{"success while stopping", shaper.ErrStopping, nil, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
+		{"asynq's way to be left alone", nil, asynq.RevokeTask, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
+		{"failure", nil, failed, shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "failed"}},
+		{"failure after the end of its time", errTimeout, failed,
+			shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "timed out after 1m0s: failed"}},
+		{"failure while stopping", shaper.ErrStopping, failed, shaper.Finish{Ending: shaper.EndBack}},
+		{"no use in trying again", nil, fmt.Errorf("bad input: %w", asynq.SkipRetry),
+			shaper.Finish{Ending: shaper.EndDead, Text: "bad input: " + asynq.SkipRetry.Error()}},
+		{"throttled", nil, fmt.Errorf("call: %w", Throttled(time.Minute, failed)),
+			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Minute, Text: "call: throttled for 1m0s: failed"}},
+		{"throttled for no time", nil, Throttled(0, nil),
+			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Second, Text: "throttled for 0s"}},
+		{"the downstream throttled", nil, &ThrottledError{After: time.Minute, Downstream: true},
+			shaper.Finish{Ending: shaper.EndThrottledAll, Delay: time.Minute, Text: "throttled for 1m0s"}},
+		{"bytes that are no text", nil, errors.New("\xff\xfe\x1b[31m no\ttext\n"),
+			shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "\uFFFD[31m no\ttext\n"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(WithJob(context.Background(), testInfo))
+			defer end(nil)
+			SetResult(ctx, []byte("result"))
+			if tc.cause != nil {
+				end(tc.cause)
+			}
+			if got := outcome(ctx, grant, tc.err); got != tc.want {
+				t.Errorf("got %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLongErrorsAreCut(t *testing.T) {
+	text := strings.Repeat("é", maxErrorText) // the limit falls between its two bytes, or after them
+	for _, s := range []string{text, "x" + text} {
+		if got := clean(s); len(got) > maxErrorText+len("…") || !utf8.ValidString(got) || !strings.HasSuffix(got, "é…") {
+			t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-8:])
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	b := shaper.Backoff{Min: time.Second, Max: 5 * time.Minute}
+	const almost1 = 1 - 1e-12
+	for _, tc := range []struct {
+		n         int
+		low, high time.Duration
+	}{
+		{1, time.Second, time.Second},
+		{2, time.Second, 2 * time.Second},
+		{5, time.Second, 16 * time.Second},
+		{9, time.Second, 256 * time.Second},
+		{10, time.Second, 5 * time.Minute},
+		{64, time.Second, 5 * time.Minute}, // 2⁶³ s are no time.Duration
+		{1000, time.Second, 5 * time.Minute},
+	} {
+		low, high := backoff(b, tc.n, 0), backoff(b, tc.n, almost1)
+		if low != tc.low || high > tc.high || high < tc.high-time.Millisecond {
+			t.Errorf("attempt %d: %v to %v, want %v to %v", tc.n, low, high, tc.low, tc.high)
+		}
+	}
+}

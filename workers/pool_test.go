@@ -1,0 +1,376 @@
+package workers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// patience bounds every wait. Only a broken pool reaches it.
+const patience = 30 * time.Second
+
+// bench is a pool with its scheduler and its Redis, all the test's own. No goroutine may be left of them.
+type bench struct {
+	t         *testing.T
+	server    *redistest.Server
+	rdb       *redis.Client
+	client    *shaper.Client
+	admin     *shaper.Admin
+	scheduler *shaper.Scheduler
+	pool      *Pool
+}
+
+func newBench(t *testing.T, handler asynq.HandlerFunc, cfg Config) *bench {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, append(redistest.LeakOptions(), before)...) })
+	b := &bench{t: t, server: redistest.Start(t)}
+	b.rdb = b.server.Client()
+	var err error
+	b.client, err = shaper.NewClient(b.rdb, "d", shaper.ClientOptions{})
+	b.must(err)
+	b.admin, err = shaper.NewAdmin(b.rdb, "d")
+	b.must(err)
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	b.pool, err = New(b.rdb, "d", handler, cfg)
+	b.must(err)
+	dispatcher, err := NewDispatcher(b.rdb, "d", b.pool.Ring)
+	b.must(err)
+	b.scheduler, err = shaper.NewScheduler(b.rdb, "d", dispatcher, shaper.SchedulerOptions{Logger: cfg.Logger})
+	b.must(err)
+	return b
+}
+
+// start starts both, until the test ends.
+func (b *bench) start() *bench {
+	b.t.Helper()
+	b.must(b.pool.Start(b.t.Context()))
+	b.t.Cleanup(b.pool.Stop)
+	b.must(b.scheduler.Start(context.Background()))
+	b.t.Cleanup(b.scheduler.Stop)
+	return b
+}
+
+func (b *bench) must(err error) {
+	b.t.Helper()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// policy is set for every tenant.
+func (b *bench) policy(p shaper.Policy) {
+	b.t.Helper()
+	b.must(b.admin.SetDownstream(b.t.Context(), shaper.DownstreamPolicy{Defaults: p}))
+}
+
+// offer offers a job whose id is its tenant's name and a number.
+func (b *bench) offer(tenant string, n int) string {
+	b.t.Helper()
+	id := fmt.Sprintf("%s-%d", tenant, n)
+	r, err := b.client.Enqueue(b.t.Context(), tenant, asynq.NewTask("work", []byte(tenant)), asynq.TaskID(id))
+	b.must(err)
+	if r.Status != shaper.Accepted {
+		b.t.Fatalf("%+v, want accepted", r)
+	}
+	return id
+}
+
+// find returns a job.
+func (b *bench) find(tenant, id string) shaper.Job {
+	b.t.Helper()
+	job, err := b.client.Find(context.Background(), tenant, id)
+	b.must(err)
+	return job
+}
+
+// wait returns a job once it has ended.
+func (b *bench) wait(tenant, id string) shaper.Job {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	job, err := b.client.Wait(ctx, tenant, id)
+	if err != nil {
+		b.t.Fatalf("%v; %+v", err, job)
+	}
+	return job
+}
+
+// until waits until a condition holds.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for begun := time.Now(); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// brokenError is an error whose text ends in a panic, as that of a nil *MyError does; or in Goexit.
+type brokenError struct{ goexit bool }
+
+func (e *brokenError) Error() string {
+	if e.goexit { // a nil e ends here
+		runtime.Goexit()
+	}
+	return ""
+}
+
+// TestHostileHandlers has handlers do what handlers do. Each job ends with an error that can be read, no other job suffers,
+// and no place is lost.
+func TestHostileHandlers(t *testing.T) {
+	hostile := map[string]struct {
+		handler asynq.HandlerFunc
+		want    string // part of the error
+	}{
+		"panic":       {func(context.Context, *asynq.Task) error { panic("oh dear") }, "handler panicked: oh dear"},
+		"nil-panic":   {func(context.Context, *asynq.Task) error { panic(nil) }, "handler panicked: "},
+		"goexit":      {func(context.Context, *asynq.Task) error { runtime.Goexit(); return nil }, "ended its goroutine"},
+		"nil-error":   {func(context.Context, *asynq.Task) error { var e *brokenError; return e }, "handler panicked: "},
+		"goexit-text": {func(context.Context, *asynq.Task) error { return &brokenError{goexit: true} }, "ended its goroutine"},
+		"no-text":     {func(context.Context, *asynq.Task) error { return errors.New("\xff\xfe\x00 no text") }, "\uFFFD no text"},
+		"long":        {func(context.Context, *asynq.Task) error { return errors.New(strings.Repeat("long ", 2<<20)) }, "long long"},
+		"deaf": {func(context.Context, *asynq.Task) error {
+			time.Sleep(200 * time.Millisecond)
+			return errors.New("slow")
+		}, "timed out after 50ms: slow"},
+	}
+	b := newBench(t, func(ctx context.Context, task *asynq.Task) error {
+		if h, ok := hostile[string(task.Payload())]; ok {
+			return h.handler(ctx, task)
+		}
+		return nil
+	}, Config{Concurrency: 3})
+	b.policy(shaper.Policy{MaxAttempts: 1, Timeout: 50 * time.Millisecond})
+	b.start()
+	for name := range hostile {
+		b.offer(name, 1)
+		b.offer("good-"+name, 1)
+	}
+	for name, h := range hostile {
+		job := b.wait(name, name+"-1")
+		if job.State != shaper.StateDead || !strings.Contains(job.Error, h.want) || !utf8.ValidString(job.Error) || len(job.Error) > maxErrorText+8 {
+			t.Errorf("%s: %s with error %.200q, want dead and %q", name, job.State, job.Error, h.want)
+		}
+		if job := b.wait("good-"+name, "good-"+name+"-1"); job.State != shaper.StateDone {
+			t.Errorf("beside %s: %s, want done", name, job.State)
+		}
+	}
+}
+
+// TestPlacesAreKept serves more tickets at once than there are places, as asynq does once it has given up on one whose handler
+// still runs.
+func TestPlacesAreKept(t *testing.T) {
+	var running atomic.Int64
+	release := make(chan struct{})
+	end := sync.OnceFunc(func() { close(release) })
+	b := newBench(t, func(context.Context, *asynq.Task) error {
+		if n := running.Add(1); n > 2 {
+			t.Errorf("%d run at a time, want 2", n)
+		}
+		defer running.Add(-1)
+		<-release
+		return nil
+	}, Config{Concurrency: 2})
+	_, err := b.pool.gate.Beat(t.Context(), "elsewhere", 10, time.Minute, nil) // places to release for
+	b.must(err)
+	var served sync.WaitGroup
+	var tickets atomic.Int64
+	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(_ context.Context, released []shaper.Ticket) error {
+		for _, ticket := range released {
+			tickets.Add(1)
+			served.Go(func() { _ = b.pool.ticket(context.Background(), asynq.NewTask(ticketType, []byte(ticket.String()))) })
+		}
+		return nil
+	}), shaper.SchedulerOptions{})
+	b.must(err)
+	b.must(s.Start(t.Context()))
+	defer served.Wait()
+	defer s.Stop()
+	defer end()
+	for i := range 5 {
+		b.offer(fmt.Sprintf("t%d", i), 1)
+	}
+	until(t, "both places are taken, and more tickets came", func() bool { return running.Load() == 2 && tickets.Load() >= 5 })
+	end()
+	for i := range 5 {
+		if job := b.wait(fmt.Sprintf("t%d", i), fmt.Sprintf("t%d-1", i)); job.State != shaper.StateDone {
+			t.Errorf("job %d is %s, want done", i, job.State)
+		}
+	}
+}
+
+// TestBeatDoesNotEndWhatChangesHands: a beat that finds no lease under a token whose successor is just being granted, or whose job is being
+// reported, says nothing about the job.
+func TestBeatDoesNotEndWhatChangesHands(t *testing.T) {
+	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
+	s := b.pool.granted(&shaper.Grant{Token: "p.1"}, time.Now(), nil)
+	s.changing = true
+	b.pool.lost(s.grant)
+	if s.ctx.Err() != nil {
+		t.Errorf("its context ended: %v", context.Cause(s.ctx))
+	}
+	s.changing = false
+	b.pool.lost(s.grant)
+	if cause := context.Cause(s.ctx); cause != shaper.ErrLeaseLost {
+		t.Errorf("its context ended by %v, want %v", cause, shaper.ErrLeaseLost)
+	}
+}
+
+// TestShorterLeasesAreKept shortens the lease while a job runs: its beats follow.
+func TestShorterLeasesAreKept(t *testing.T) {
+	started, release := make(chan struct{}, 10), make(chan struct{})
+	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
+		started <- struct{}{}
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}, Config{}).start()
+	id := b.offer("a", 1)
+	<-started
+	b.must(b.admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Lease: time.Second}))
+	time.Sleep(beatEvery + 2*time.Second) // until the first beat with it, and until a lease without beats would have ended
+	close(release)
+	if job := b.wait("a", id); job.State != shaper.StateDone || job.Crashes != 0 {
+		t.Errorf("%s after %d crashes, want done after none", job.State, job.Crashes)
+	}
+}
+
+func TestCancelEndsARunningHandler(t *testing.T) {
+	causes := make(chan error, 1)
+	started := make(chan struct{})
+	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
+		close(started)
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}, Config{}).start()
+	id := b.offer("a", 1)
+	<-started
+	if state, err := b.client.Cancel(t.Context(), "a", id); err != nil || state != shaper.StateRunning {
+		t.Fatalf("cancel: %s %v, want running", state, err)
+	}
+	if cause := <-causes; cause != shaper.ErrCancelled {
+		t.Errorf("its context ended by %v, want %v", cause, shaper.ErrCancelled)
+	}
+	if job := b.wait("a", id); job.State != shaper.StateCancelled {
+		t.Errorf("%s, want cancelled", job.State)
+	}
+}
+
+// ahead returns a job whose worker waits for its slot, half a second before that comes. The bench must be new.
+func (b *bench) ahead() shaper.Job {
+	b.t.Helper()
+	b.must(b.admin.SetDownstream(b.t.Context(), shaper.DownstreamPolicy{
+		Lead: 500 * time.Millisecond, Defaults: shaper.Policy{Rate: buckets.PerSecond(2)},
+	}))
+	b.start()
+	for n := 1; ; n++ {
+		id := b.offer("a", n)
+		var job shaper.Job
+		until(b.t, "it owns a slot", func() bool {
+			job = b.find("a", id)
+			return job.State == shaper.StateRunning || job.State.Ended()
+		})
+		if b.before(job.Slot) { // else this machine was too slow to see it wait
+			return job
+		}
+	}
+}
+
+// before tells whether an instant of Redis' clock is still to come.
+func (b *bench) before(slot time.Time) bool {
+	b.t.Helper()
+	now, err := b.rdb.Time(b.t.Context()).Result()
+	b.must(err)
+	return now.Before(slot)
+}
+
+// TestCancelledBeforeItsSlot: a job that is cancelled while its worker waits for the slot does not start.
+func TestCancelledBeforeItsSlot(t *testing.T) {
+	var started sync.Map
+	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
+		info, _ := JobFrom(ctx)
+		started.Store(info.ID, true)
+		return nil
+	}, Config{})
+	job := b.ahead()
+	if state, err := b.client.Cancel(t.Context(), "a", job.ID); err != nil || state != shaper.StateRunning {
+		t.Skipf("cancelled too late, it is %s (%v)", state, err)
+	}
+	inTime := b.before(job.Slot)
+	if job := b.wait("a", job.ID); inTime && job.State != shaper.StateCancelled {
+		t.Errorf("%s, want cancelled", job.State)
+	}
+	if _, ran := started.Load(job.ID); ran && inTime {
+		t.Error("it started, although it was cancelled before its slot")
+	}
+}
+
+// TestHandlerLearnsOfItsJob: what a handler is told agrees with what is known outside, and its result is kept.
+func TestHandlerLearnsOfItsJob(t *testing.T) {
+	infos := make(chan Info, 1)
+	b := newBench(t, func(ctx context.Context, task *asynq.Task) error {
+		info, _ := JobFrom(ctx)
+		infos <- info
+		SetResult(ctx, []byte("found"))
+		return nil
+	}, Config{})
+	b.policy(shaper.Policy{Timeout: time.Minute})
+	b.start()
+	job := b.wait("a", b.offer("a", 1))
+	want := Info{ID: "a-1", Tenant: "a", Downstream: "d", Type: "work", Attempt: job.Attempt, Slot: job.Slot, Timeout: time.Minute}
+	if got := <-infos; got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if job.State != shaper.StateDone || string(job.Result) != "found" {
+		t.Errorf("%s with result %q, want done with found", job.State, job.Result)
+	}
+}
+
+func TestNewPoolChecksItsInput(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	h := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })
+	for field, err := range map[string]error{
+		"downstream":  second(New(rdb, "no/name", h, Config{})),
+		"handler":     second(New(rdb, "d", nil, Config{})),
+		"concurrency": second(New(rdb, "d", h, Config{Concurrency: -1})),
+	} {
+		var fe *shaper.FieldError
+		if !errors.As(err, &fe) || fe.Field != field {
+			t.Errorf("got %v, want an error about %s", err, field)
+		}
+	}
+	p, err := New(rdb, "d", h, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := p.Start(ctx); !errors.Is(err, shaper.ErrStore) {
+		t.Errorf("start without Redis: %v, want %v", err, shaper.ErrStore)
+	}
+	p.Stop()
+}
+
+func second[T any](_ T, err error) error { return err }

@@ -1,0 +1,168 @@
+package workers
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// stopping starts to stop the pool, waits until nothing can start any more, and returns a channel that is closed
+// when the pool has stopped.
+func (b *bench) stopping() <-chan struct{} {
+	b.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.pool.Stop()
+	}()
+	<-b.pool.hold.Done()
+	return done
+}
+
+func TestStopIsSafeAtAnyTime(t *testing.T) {
+	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
+	b.pool.Stop()
+	if err := b.pool.Start(t.Context()); err == nil {
+		t.Error("a stopped pool started")
+	}
+	b = newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{}).start()
+	if err := b.pool.Start(t.Context()); err == nil {
+		t.Error("a pool started twice")
+	}
+	b.pool.Stop()
+	b.pool.Stop()
+	if pools := b.rdb.HGetAll(t.Context(), "shaper:{d}:pools").Val(); len(pools) > 0 {
+		t.Errorf("a stopped pool is still known: %v", pools)
+	}
+}
+
+// TestNothingStartsAfterStop: a worker that ends a job during the grace is given no other one, although hundreds are due.
+func TestNothingStartsAfterStop(t *testing.T) {
+	var starts atomic.Int64
+	release := make(chan struct{})
+	b := newBench(t, func(context.Context, *asynq.Task) error {
+		starts.Add(1)
+		<-release
+		return nil
+	}, Config{Concurrency: 2})
+	b.policy(shaper.Policy{Rate: buckets.PerSecond(10_000)})
+	b.start()
+	for i := range 200 {
+		b.offer("a", i)
+	}
+	until(t, "both places are taken", func() bool { return starts.Load() == 2 })
+	stopped := b.stopping()
+	close(release)
+	<-stopped
+	if n := starts.Load(); n != 2 {
+		t.Errorf("%d starts, want the 2 from before", n)
+	}
+	info, err := b.admin.Tenant(t.Context(), "a")
+	b.must(err)
+	if info.Counters.Done != 2 || info.Running != 0 || info.Waiting+info.Out != 198 {
+		t.Errorf("%+v, want 2 done and 198 waiting or out", info)
+	}
+}
+
+// TestStopDoesNotWaitForSlots: a job that was granted a slot which has not come goes back, uncharged.
+func TestStopDoesNotWaitForSlots(t *testing.T) {
+	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
+	job := b.ahead()
+	stopped := b.stopping()
+	if !b.before(job.Slot) {
+		t.Skip("this machine is too slow to stop before the slot")
+	}
+	<-stopped
+	if job := b.find("a", job.ID); job.State.Ended() || job.State == shaper.StateRunning || job.Charged != 0 {
+		t.Errorf("%s, %d attempts charged; want it back, and none", job.State, job.Charged)
+	}
+}
+
+// TestStopHandsBack: a handler that outlives the grace learns why its context ends, and its job goes back, whether it heeds that or not.
+// What it does later is nobody's business.
+func TestStopHandsBack(t *testing.T) {
+	for name, deaf := range map[string]bool{"heeds its context": false, "ignores it": true} {
+		t.Run(name, func(t *testing.T) {
+			causes, started, release := make(chan error, 1), make(chan struct{}), make(chan struct{})
+			b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
+				close(started)
+				select {
+				case <-ctx.Done():
+				case <-time.After(patience):
+				}
+				causes <- context.Cause(ctx)
+				if deaf {
+					<-release
+					return nil
+				}
+				return ctx.Err()
+			}, Config{Grace: 50 * time.Millisecond, KillGrace: 50 * time.Millisecond}).start()
+			id := b.offer("a", 1)
+			<-started
+			b.pool.Stop()
+			if cause := <-causes; cause != shaper.ErrStopping {
+				t.Errorf("its context ended by %v, want %v", cause, shaper.ErrStopping)
+			}
+			close(release)
+			b.pool.idle.Wait()
+			if job := b.find("a", id); job.State.Ended() || job.State == shaper.StateRunning || job.Charged != 0 {
+				t.Errorf("%s, %d attempts charged; want it back, and none", job.State, job.Charged)
+			}
+		})
+	}
+}
+
+// TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers have their grace.
+func TestStopWithoutRedis(t *testing.T) {
+	started, ended := make(chan struct{}), make(chan struct{})
+	b := newBench(t, func(context.Context, *asynq.Task) error {
+		close(started)
+		time.Sleep(100 * time.Millisecond)
+		close(ended)
+		return nil
+	}, Config{Grace: 300 * time.Millisecond, KillGrace: 50 * time.Millisecond}).start()
+	b.offer("a", 1)
+	<-started
+	b.server.Kill()
+	stopped := b.stopping()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		t.Fatal("stop hangs")
+	}
+	<-ended
+}
+
+// TestStoppedSchedulerDispatchesWhatItReleased: tickets that are on their way when the scheduler stops arrive.
+func TestStoppedSchedulerDispatchesWhatItReleased(t *testing.T) {
+	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
+	_, err := b.pool.gate.Beat(t.Context(), "elsewhere", 10, time.Minute, nil) // places to release for
+	b.must(err)
+	dispatching, dispatched := make(chan struct{}), make(chan error, 1)
+	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(ctx context.Context, _ []shaper.Ticket) error {
+		close(dispatching)
+		time.Sleep(50 * time.Millisecond) // Stop has begun by then
+		dispatched <- ctx.Err()
+		return nil
+	}), shaper.SchedulerOptions{})
+	b.must(err)
+	b.must(s.Start(t.Context()))
+	b.offer("a", 1)
+	<-dispatching
+	s.Stop()
+	if err := <-dispatched; err != nil {
+		t.Errorf("the context of the dispatch ended: %v", err)
+	}
+}
+
+type dispatcherFunc func(context.Context, []shaper.Ticket) error
+
+func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []shaper.Ticket) error {
+	return f(ctx, tickets)
+}
