@@ -52,7 +52,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			cmdline.PositiveDuration("timeout", "end the job when it has run for `DURATION` (default: the tenant's)", &o.spec.Timeout),
 			cmdline.Whole("max-attempts", "starts that may fail before the job is dead: `N` (default: the tenant's)", &o.spec.MaxAttempts),
 			cmdline.MaxWait("give the job up unstarted when it has waited for `DURATION`, or forever (default: the tenant's)", &o.spec.MaxWait),
-			cmdline.Duration("wait", "while there is no room, try again as told, for `DURATION` in all", &o.wait),
+			cmdline.Duration("wait", "while there is no room, or a limit is reached, try again as told, for `DURATION` in all", &o.wait),
 			&cli.BoolFlag{Name: "follow", Usage: "stay until the job has ended"},
 			&cli.StringFlag{Name: "batch", Usage: "offer the jobs of the lines of `FILE`; - is stdin"},
 		),

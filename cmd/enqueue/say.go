@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -43,6 +44,8 @@ func refusal(r shaper.Result) string {
 	switch r.Reason {
 	case shaper.RefusedFull:
 		return fmt.Sprintf("the queue of tenant %s is full; try again in %s, or let --wait do it", r.Tenant, about(r.RetryAfter))
+	case shaper.RefusedLimited:
+		return limited(r)
 	case shaper.RefusedConflict:
 		return fmt.Sprintf("id %q is that of another job of tenant %s: want another id, or the same type, payload and headers", r.ID, r.Tenant)
 	case shaper.RefusedUnknown:
@@ -51,6 +54,33 @@ func refusal(r shaper.Result) string {
 		return fmt.Sprintf("the store has no memory left; try again in %s", about(r.RetryAfter))
 	}
 	return fmt.Sprintf("%s; try again in %s", r.Reason, about(r.RetryAfter))
+}
+
+// limited says which admission rule refused a job, what it leaves, and when it will let one pass.
+func limited(r shaper.Result) string {
+	limit, left := "an admission rule", ""
+	if v := r.Admission; v != nil {
+		for _, ruling := range v.Rulings {
+			if ruling.Rule.Name == v.Refused {
+				limit = "limit " + describe(ruling.Rule, r)
+				left = fmt.Sprintf(", %d of %d left", ruling.Remaining, ruling.Limit)
+			}
+		}
+	}
+	if r.RetryAfter < 0 {
+		return limit + " is less than one job takes of it: the rule lets none pass"
+	}
+	return fmt.Sprintf("%s is reached%s; try again in %s, or let --wait do it", limit, left, about(r.RetryAfter))
+}
+
+// describe names a rule, what it says, and for whom.
+func describe(rule policing.Rule, r shaper.Result) string {
+	name, whose := rule.Name, "tenant "+r.Tenant
+	if rule.Per == policing.PerDownstream {
+		whose = "downstream " + r.Downstream
+	}
+	rule.Name, rule.Per = "", policing.PerTenant // said already
+	return fmt.Sprintf("%s (%s) of %s", name, rule, whose)
 }
 
 // ended says what became of a job.

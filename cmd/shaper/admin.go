@@ -19,6 +19,7 @@ import (
 type desk struct {
 	*shaper.Admin
 	client     *shaper.Client
+	store      *store.Store
 	downstream string
 	out        io.Writer
 	json       *cliutil.JSONLines // nil for people
@@ -39,6 +40,7 @@ func withDesk(f func(*cli.Context, *desk) error) cli.ActionFunc {
 			return err
 		}
 		defer closeStore(s)
+		d.store = s
 		if d.Admin, err = shaper.NewAdmin(s.Client, d.downstream); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/config"
 )
@@ -43,6 +44,9 @@ func checkConfig(c *cli.Context) error {
 		}
 		p := d.Policy.WithDefaults().Defaults
 		fmt.Fprintf(c.App.Writer, "downstream %s: each tenant %s, %d may wait; %d tenants named\n", d.Name, p.Rate, p.Depth, len(d.Tenants))
+		for _, rule := range cmdline.RuleTexts(d.Policy.Admit) {
+			fmt.Fprintf(c.App.Writer, "downstream %s: admits %s\n", d.Name, rule)
+		}
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s is fine\n", file.Name)
 	return err

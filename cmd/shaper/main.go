@@ -16,7 +16,7 @@ var version = "dev" // set by the linker
 func main() { cmdline.Main(Run) }
 
 // Run is the program. It returns the exit code.
-func Run(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app := &cli.App{
 		Name:    "shaper",
 		Version: version,
@@ -25,6 +25,7 @@ func Run(ctx context.Context, args []string, _ io.Reader, stdout, stderr io.Writ
 			"evenly spaced. Start with `shaper demo`.",
 		Commands: []*cli.Command{
 			runCommand(), demoCommand(), tenantsCommand(), jobsCommand(), deadCommand(), statsCommand(), configCommand(),
+			traceCommand(), checkCommand(), chooseCommand(stdin),
 		},
 	}
 	cliutil.AppExamples(app,

@@ -42,8 +42,10 @@ func runCommand() *cli.Command {
 			cmdline.Rate("rate", "how fast each tenant's jobs leave: `RATE` such as 10/s, 600/m or 1/90s (default: 10/s)", &f.rate),
 			cmdline.Whole("depth", "how many jobs of each tenant may wait: `N` (default: 1000)", &f.depth),
 			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
+			cmdline.RulesFlag("admit", "refuse jobs beyond a limit before they may wait"),
 			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName},
 			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `HOST:PORT`; other than loopback addresses need SHAPER_API_TOKENS"},
+			&cli.StringFlag{Name: "ratelimit-headers", Usage: "tell HTTP producers of the admission rules by `WORD`: legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},
 			&cli.StringFlag{Name: "roles", Usage: "do only `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
 			cmdline.Duration("grace", "how long running jobs may take to end when the daemon stops: `DURATION`", &f.grace),
 			&cli.StringFlag{Name: "log-format", Usage: "`FORMAT` of log lines: text or json", Value: "text"},
@@ -54,6 +56,8 @@ func runCommand() *cli.Command {
 		"# one downstream, from flags alone",
 		"shaper run --rate 10/s --depth 1000 --exec 'convert {payload.in} {payload.out}'",
 		"shaper run --rate 600/m --http https://partner.example/orders",
+		"# no more than 100 jobs a minute from each tenant, in bursts of up to 20",
+		"shaper run --exec ./job.sh --admit 'token_bucket 100/m burst 20'",
 		"# everything, from a file",
 		"shaper run --config shaper.yaml --listen 127.0.0.1:8080",
 		"# take jobs here, run them elsewhere",
@@ -82,6 +86,9 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 		for _, d := range cfg.Downstreams {
 			p := d.Policy.WithDefaults().Defaults
 			log.Info(fmt.Sprintf("downstream %s: each tenant's jobs leave at %s, one each %s; %d may wait", d.Name, p.Rate, p.Rate.Interval(), p.Depth))
+			for _, rule := range cmdline.RuleTexts(d.Policy.Admit) {
+				log.Info(fmt.Sprintf("downstream %s: admits %s", d.Name, rule))
+			}
 		}
 		if r.Address != "" {
 			log.Info("listening at http://" + r.Address)
@@ -103,7 +110,11 @@ func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
 	if err != nil {
 		return app.Config{}, err
 	}
-	cfg := app.Config{Roles: roles, Grace: f.grace}
+	headers, err := api.ParseLimitHeaders(c.String("ratelimit-headers"))
+	if err != nil {
+		return app.Config{}, cliutil.Usagef("--%w", err)
+	}
+	cfg := app.Config{Roles: roles, Limits: headers, Grace: f.grace}
 	if f.grace < 0 {
 		return app.Config{}, cliutil.Usagef("--grace %q: want 0 or more", f.grace)
 	}

@@ -8,14 +8,25 @@ import (
 	"github.com/jobshaper/jobshaper/internal/api/wire"
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 func statsCommand() *cli.Command {
+	n := 0
 	return cliutil.Examples(&cli.Command{
 		Name: "stats", Usage: "tell how a downstream and its tenants are doing",
-		Flags: cmdline.Flags(), Action: withDesk(showStats),
-	}, "shaper stats --downstream transcoder", "shaper stats --json | jq .level")
+		Flags: cmdline.Flags(cmdline.Whole("top", "tell instead which `N` tenants offer, and are refused, the most over HTTP", &n)),
+		Action: withDesk(func(c *cli.Context, d *desk) error {
+			if _, err := cliutil.Args(c); err != nil {
+				return err
+			}
+			if n > 0 {
+				return d.showTop(c, n)
+			}
+			return showStats(c, d)
+		}),
+	}, "shaper stats --downstream transcoder", "shaper stats --json | jq .level", "shaper stats --top 10")
 }
 
 // stats is shaper.Stats in JSON.
@@ -33,37 +44,44 @@ type stats struct {
 	OldestMS   int64            `json:"oldest_ms"`
 	Pools      int              `json:"pools"`
 	Places     int              `json:"places"`
+	Admit      []string         `json:"admit"` // the admission rules, as --admit takes them
 	Counters   map[string]int64 `json:"counters"`
 }
 
 func showStats(c *cli.Context, d *desk) error {
-	if _, err := cliutil.Args(c); err != nil {
-		return err
-	}
 	s, err := d.Stats(c.Context, true)
 	if err != nil {
 		return err
 	}
 	if d.json != nil {
 		return d.json.Print(stats{s.Downstream, s.Paused, s.Tenants, s.Busy, s.Level(), s.Waiting, s.Delayed, s.Out, s.Running, s.Dead,
-			s.Oldest.Milliseconds(), s.Pools, s.Places, wire.Counters(s.Counters)})
+			s.Oldest.Milliseconds(), s.Pools, s.Places, cmdline.RuleTexts(s.Policy.Admit), wire.Counters(s.Counters)})
 	}
 	rate := "no rate of its own"
 	if !s.Policy.Rate.IsZero() {
 		rate = s.Policy.Rate.String() + " for all tenants together"
 	}
-	if err := d.facts(
-		[2]string{"downstream", fmt.Sprintf("%s, %s, %s", s.Downstream, pause(s.Paused, s.PausedUntil), rate)},
-		[2]string{"waiting", jobs(s.Level()) + waitingText(s.Delayed, s.Oldest)},
-		[2]string{"in flight", fmt.Sprintf("%d running, %d tickets out", s.Running, s.Out)},
-		[2]string{"workers", workersText(s)},
-		[2]string{"jobs", countersText(s.Counters)},
-		[2]string{"tenants", fmt.Sprintf("%d known, %d busy", s.Tenants, s.Busy)},
-	); err != nil || len(s.ByTenant) == 0 {
+	if err := d.facts(append([][2]string{
+		{"downstream", fmt.Sprintf("%s, %s, %s", s.Downstream, pause(s.Paused, s.PausedUntil), rate)},
+		{"waiting", jobs(s.Level()) + waitingText(s.Delayed, s.Oldest)},
+		{"in flight", fmt.Sprintf("%d running, %d tickets out", s.Running, s.Out)},
+		{"workers", workersText(s)},
+		{"jobs", countersText(s.Counters)},
+		{"tenants", fmt.Sprintf("%d known, %d busy", s.Tenants, s.Busy)},
+	}, admitFacts(s.Policy.Admit)...)...); err != nil || len(s.ByTenant) == 0 {
 		return err
 	}
 	fmt.Fprintln(d.out)
 	return d.printTenants(s.ByTenant)
+}
+
+// admitFacts are the admission rules of a downstream, a fact each.
+func admitFacts(rules []policing.Rule) [][2]string {
+	var facts [][2]string
+	for _, rule := range cmdline.RuleTexts(rules) {
+		facts = append(facts, [2]string{"admits", rule})
+	}
+	return facts
 }
 
 func workersText(s shaper.Stats) string {

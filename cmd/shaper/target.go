@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/jobshaper/jobshaper/internal/app"
+	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/config"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -20,6 +21,10 @@ import (
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 	d := app.Downstream{Name: c.String("downstream"), Version: time.Now(), Concurrency: f.concurrency}
 	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
+	var err error
+	if d.Policy.Admit, err = cmdline.Rules(c, "admit"); err != nil {
+		return err
+	}
 	if err := errors.Join(shaper.ValidName("downstream", d.Name), d.Policy.Validate()); err != nil {
 		return &cliutil.Exit{Code: cliutil.ExitUsage, Err: err}
 	}
@@ -39,7 +44,6 @@ func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 	case target.IsZero():
 		return usageNoTarget()
 	default:
-		var err error
 		if d.Handler, err = newHandler(target); err != nil {
 			return &cliutil.Exit{Code: cliutil.ExitUsage, Err: err}
 		}
@@ -50,7 +54,7 @@ func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 
 // fromFile adds what a config file describes.
 func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
-	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency"} {
+	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency", "admit"} {
 		if c.IsSet(name) {
 			return cliutil.Usagef("--%s beside --config: want it in the file, or no file", name)
 		}
@@ -80,9 +84,6 @@ func downstreams(file *config.File, worker bool) ([]app.Downstream, error) {
 	for _, name := range names {
 		d := file.Downstreams[name]
 		out := app.Downstream{Name: name, Policy: d.Policy, Tenants: d.Tenants, Version: file.Version(), Concurrency: d.Concurrency}
-		if len(d.Admit) > 0 {
-			wrong = append(wrong, fmt.Errorf("%s:%d: downstreams.%s.admit: this version has no admission checks: want none", file.Name, d.Admit[0].Line, name))
-		}
 		switch {
 		case !worker:
 		case d.Target.IsZero():

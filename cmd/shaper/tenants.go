@@ -95,21 +95,25 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	if t.Waiting > 0 && !t.Paused {
 		next = "; the next leaves in " + short(max(time.Until(t.NextSlot), time.Millisecond))
 	}
-	return d.facts(
-		[2]string{"tenant", t.Name + " of downstream " + d.downstream},
-		[2]string{"state", pause(t.Paused, t.PausedUntil)},
-		[2]string{"waiting", fmt.Sprintf("%d of %d%s", t.Level(), t.Effective.Depth, waitingText(t.Delayed, t.Oldest)) + next},
-		[2]string{"in flight", fmt.Sprintf("%d running, %d tickets out, at most %d", t.Running, t.Out, t.Effective.MaxInFlight)},
-		[2]string{"dead", fmt.Sprint(t.Dead)},
-		[2]string{"counters", countersText(t.Counters)},
-		[2]string{"rate", fmt.Sprintf("%s, one each %s%s", p.Rate, t.Effective.Rate.Interval(), own(!t.Set.Rate.IsZero()))},
-		[2]string{"depth", fmt.Sprintf("%d, then %s%s", p.Depth, p.OnFull, own(t.Set.Depth != 0))},
-		[2]string{"weight", fmt.Sprint(p.Weight) + own(t.Set.Weight != 0)},
-		[2]string{"attempts", fmt.Sprintf("%d, %s apart%s", p.MaxAttempts, p.Backoff, own(t.Set.MaxAttempts != 0 || !t.Set.Backoff.IsZero()))},
-		[2]string{"timeout", p.Timeout + own(t.Set.Timeout != 0)},
-		[2]string{"max wait", p.MaxWait + own(t.Set.MaxWait != 0)},
-		[2]string{"retention", p.Retention + own(t.Set.Retention != 0)},
-	)
+	ds, err := d.Downstream(c.Context)
+	if err != nil {
+		return err
+	}
+	return d.facts(append([][2]string{
+		{"tenant", t.Name + " of downstream " + d.downstream},
+		{"state", pause(t.Paused, t.PausedUntil)},
+		{"waiting", fmt.Sprintf("%d of %d%s", t.Level(), t.Effective.Depth, waitingText(t.Delayed, t.Oldest)) + next},
+		{"in flight", fmt.Sprintf("%d running, %d tickets out, at most %d", t.Running, t.Out, t.Effective.MaxInFlight)},
+		{"dead", fmt.Sprint(t.Dead)},
+		{"counters", countersText(t.Counters)},
+		{"rate", fmt.Sprintf("%s, one each %s%s", p.Rate, t.Effective.Rate.Interval(), own(!t.Set.Rate.IsZero()))},
+		{"depth", fmt.Sprintf("%d, then %s%s", p.Depth, p.OnFull, own(t.Set.Depth != 0))},
+		{"weight", fmt.Sprint(p.Weight) + own(t.Set.Weight != 0)},
+		{"attempts", fmt.Sprintf("%d, %s apart%s", p.MaxAttempts, p.Backoff, own(t.Set.MaxAttempts != 0 || !t.Set.Backoff.IsZero()))},
+		{"timeout", p.Timeout + own(t.Set.Timeout != 0)},
+		{"max wait", p.MaxWait + own(t.Set.MaxWait != 0)},
+		{"retention", p.Retention + own(t.Set.Retention != 0)},
+	}, admitFacts(ds.Admit)...)...)
 }
 
 // countersText lists what has happened, without what never did.

@@ -7,7 +7,8 @@
 //	GET  /metrics                                    for Prometheus
 //
 // The answer to an offered job, accepted or refused, is a wire.Result. Everything else that goes wrong is a problem of
-// RFC 9457 with type, title, status, detail and, where one field is to blame, field. 429 and 503 carry Retry-After.
+// RFC 9457 with type, title, status, detail and, where one field is to blame, field. 429 and 503 carry Retry-After, but
+// where no wait would help. Where admission rules were asked, 202 and 429 carry LimitHeaders.
 //
 // Only the downstreams that the daemon knows are served: a job for a mistyped one would wait for ever.
 package api
@@ -31,6 +32,12 @@ type Client interface {
 	Find(ctx context.Context, tenant, id string) (shaper.Job, error)
 }
 
+// Hitters counts which tenants offer, and are refused, the most; *policing.Hitters is one.
+type Hitters interface {
+	Offer(tenant string)
+	Refuse(tenant string)
+}
+
 // Config is set once for a handler.
 type Config struct {
 	Clients  map[string]Client // by downstream; nil = no jobs are taken here, only health and metrics are told
@@ -38,12 +45,16 @@ type Config struct {
 	Loopback bool              // the listener is on a loopback address: metrics need no token
 	Ready    func(context.Context) error
 	Registry *prometheus.Registry // what /metrics tells; the API's own metrics are added
-	Log      *slog.Logger
+
+	LimitHeaders LimitHeaders       // how producers are told of the admission rules
+	Hitters      map[string]Hitters // by downstream: who counts what tenants offer; nil = nobody
+
+	Log *slog.Logger
 }
 
 // New returns the handler. It owns no goroutine.
 func New(cfg Config) (http.Handler, error) {
-	jobs := jobsHandler{clients: cfg.Clients, log: cfg.Log}
+	jobs := jobsHandler{clients: cfg.Clients, headers: cfg.LimitHeaders, hitters: cfg.Hitters, log: cfg.Log}
 	var err error
 	if jobs.refused, err = newRefusals(cfg.Registry); err != nil {
 		return nil, err

@@ -24,6 +24,8 @@ const storeTimeout = 5 * time.Second
 type jobsHandler struct {
 	clients map[string]Client
 	refused *prometheus.CounterVec
+	headers LimitHeaders
+	hitters map[string]Hitters
 	log     *slog.Logger
 }
 
@@ -57,16 +59,30 @@ func (h jobsHandler) offer(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
+	h.count(result)
 	status := statusOf(result)
 	if status == http.StatusAccepted {
 		w.Header().Set("Location", r.URL.Path+"/"+result.ID)
 	} else {
 		h.refused.WithLabelValues(result.Downstream, result.Reason).Inc()
 	}
-	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+	h.headers.write(w.Header(), result.Admission)
+	if (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && result.RetryAfter >= 0 {
 		setRetryAfter(w, result.RetryAfter)
 	}
 	writeJSON(w, status, "application/json", wire.NewResult(result))
+}
+
+// count counts a job that was answered.
+func (h jobsHandler) count(r shaper.Result) {
+	hitters := h.hitters[r.Downstream]
+	if hitters == nil {
+		return
+	}
+	hitters.Offer(r.Tenant)
+	if r.Status == shaper.Refused {
+		hitters.Refuse(r.Tenant)
+	}
 }
 
 // read reads a job from a request and offers it. A request does not wait for room, whatever the tenant's policy.
@@ -134,6 +150,8 @@ func statusOf(r shaper.Result) int {
 		return http.StatusConflict
 	case r.Reason == shaper.RefusedMemory:
 		return http.StatusServiceUnavailable
+	case r.Reason == shaper.RefusedLimited:
+		return http.StatusTooManyRequests
 	case r.RetryAfter < 0: // a tenant that is not served: there is no use in asking again
 		return http.StatusNotFound
 	}

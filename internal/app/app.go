@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/jobshaper/jobshaper/internal/api"
+	"github.com/jobshaper/jobshaper/internal/app/top"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/store"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -34,7 +35,8 @@ type daemon struct {
 	pools      []*workers.Pool
 	schedulers []*shaper.Scheduler
 	server     *http.Server
-	served     chan error // what ended the server
+	top        *top.Publisher // of what the API is offered; nil without one
+	served     chan error     // what ended the server
 	draining   atomic.Bool
 }
 
@@ -44,7 +46,7 @@ type daemon struct {
 //  1. /readyz says no: whoever balances load sends no more
 //  2. schedulers stop: no more tickets for workers that are about to go
 //  3. pools stop: what runs may end within Grace, the rest goes back to the front of its bucket, uncharged
-//  4. HTTP stops: until now jobs were accepted, since they wait in the store and not here
+//  4. HTTP stops: until now jobs were accepted, since they wait in the store and not here; then what counted them
 //  5. the store is closed, when the last job's end is written
 //
 // Its error wraps shaper.ErrStore where Redis is away, and shaper.ErrInvalid where the configuration is wrong.
@@ -151,6 +153,9 @@ func (d *daemon) stop() error {
 	}
 	pools.Wait()
 	err := d.stopHTTP()
+	if d.top != nil {
+		d.top.Stop()
+	}
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())
 	}
@@ -175,16 +180,21 @@ func (d *daemon) stopHTTP() error {
 
 // handler is the HTTP side.
 func (d *daemon) handler(loopback bool) (http.Handler, error) {
-	cfg := api.Config{Tokens: d.cfg.Tokens, Loopback: loopback, Ready: d.ready, Registry: d.registry, Log: d.log}
+	cfg := api.Config{Tokens: d.cfg.Tokens, Loopback: loopback, LimitHeaders: d.cfg.Limits, Ready: d.ready, Registry: d.registry, Log: d.log}
 	if d.cfg.Roles.API {
-		cfg.Clients = map[string]api.Client{}
+		var err error
+		if d.top, err = top.NewPublisher(d.store.Client, d.cfg.names(), d.log); err != nil {
+			return nil, err
+		}
+		cfg.Clients, cfg.Hitters = map[string]api.Client{}, map[string]api.Hitters{}
 		for _, name := range d.cfg.names() {
 			client, err := shaper.NewClient(d.store.Client, name, shaper.ClientOptions{})
 			if err != nil {
 				return nil, err
 			}
-			cfg.Clients[name] = client
+			cfg.Clients[name], cfg.Hitters[name] = client, d.top.Hitters(name)
 		}
+		d.top.Start(context.Background()) // stop ends it, in its turn
 	}
 	return api.New(cfg)
 }

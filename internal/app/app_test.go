@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,7 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/app/top"
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -177,6 +180,38 @@ func TestStopDrains(t *testing.T) {
 		if j, err := client.Find(t.Context(), "acme", id); err != nil || j.State != want {
 			t.Errorf("job %s is %s (%v), want %s", id, j.State, err, want)
 		}
+	}
+}
+
+// What the API refuses and who offers the most is there for `shaper stats --top`, until the daemon stops.
+func TestHeavyHitters(t *testing.T) {
+	server := redistest.Start(t)
+	cfg := config(func(context.Context, *asynq.Task) error { return nil })
+	cfg.Redis = server.URL()
+	rule, err := policing.ParseRule("fixed_window 2/d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Downstreams[0].Policy.Admit = []policing.Rule{rule}
+	d := begin(t, cfg)
+	for _, want := range []int{202, 202, 429} {
+		if status, text := d.ask("POST", jobsPath, `{"type":"x"}`); status != want {
+			t.Fatalf("offer: %d %s, want %d", status, text, want)
+		}
+	}
+	ctx := context.Background()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		got, err := top.Read(ctx, server.Client(), "d")
+		if err == nil && fmt.Sprint(got.Offers, got.Refusals) == "{3 [{acme 3}]} {1 [{acme 1}]}" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v, %v, want three offers and one refusal", got, err)
+		}
+	}
+	d.end()
+	if got, err := top.Read(ctx, server.Client(), "d"); err != nil || got.Processes != 0 {
+		t.Errorf("after the stop: %v, %v", got, err)
 	}
 }
 

@@ -8,18 +8,20 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/api"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // Config is a daemon.
 type Config struct {
-	Redis       string       // URL; empty = an embedded store of the daemon's own
-	DataDir     string       // of the embedded store; empty = the default one
-	Listen      string       // HOST:PORT; empty = no HTTP
-	Tokens      []string     // who may use the API; none = everybody on this machine
-	Roles       Roles        // the zero Roles do nothing
-	Downstreams []Downstream // at least one
+	Redis       string           // URL; empty = an embedded store of the daemon's own
+	DataDir     string           // of the embedded store; empty = the default one
+	Listen      string           // HOST:PORT; empty = no HTTP
+	Tokens      []string         // who may use the API; none = everybody on this machine
+	Limits      api.LimitHeaders // how the API tells producers of the admission rules
+	Roles       Roles            // the zero Roles do nothing
+	Downstreams []Downstream     // at least one
 	Grace       time.Duration
 	Version     string
 	Log         *slog.Logger

@@ -1,67 +1,189 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 )
 
-// algorithms are the admission checks, and whether each has a size besides its rate.
+// algorithms are the admission checks, and what the size of a bucket may be called.
 var algorithms = []struct {
 	name  string
-	sized bool
+	sizes []string
 }{
-	{"token_bucket", true},
-	{"fixed_window", false},
-	{"sliding_log", false},
-	{"sliding_counter", false},
-	{"leaky_bucket", true},
+	{"token_bucket", []string{"burst"}},
+	{"fixed_window", nil},
+	{"sliding_log", nil},
+	{"sliding_counter", nil},
+	{"leaky_bucket", []string{"burst", "depth"}},
 }
 
-func (d *decoder) rules(n node) []Rule {
-	var rules []Rule
-	d.items(n, "a list of rules, such as - token_bucket: 100/s", func(n node) { rules = append(rules, d.rule(n)) })
+const wantRules = "a list of rules, such as - token_bucket: 100/s"
+
+// admit reads the rules of a downstream. What only all of them together show to be wrong is told at the list.
+func (s section) admit(n node, p *[]policing.Rule) {
+	before := len(s.found)
+	*p = s.rules(n)
+	if len(s.found) > before {
+		*p = nil
+		return
+	}
+	if err := s.validate(); err != nil {
+		s.wrongRule(n, err)
+		*p = nil
+	}
+}
+
+// rules reads a list of rules with different names.
+func (d *decoder) rules(n node) []policing.Rule {
+	var rules []policing.Rule
+	taken := map[string]bool{}
+	d.items(n, wantRules, func(n node) {
+		rule, name := d.rule(n)
+		if rule.Name != "" && taken[rule.Name] {
+			d.wrong(name, "a name that no other rule of the downstream has")
+		}
+		taken[rule.Name] = true
+		rules = append(rules, rule)
+	})
+	if len(rules) > policing.MaxRules {
+		d.fail(n, fmt.Sprintf("%d rules: want at most %d", len(rules), policing.MaxRules))
+	}
 	return rules
 }
 
-// rule reads one algorithm with its rate, and its size where it has one.
-func (d *decoder) rule(n node) Rule {
-	var r Rule
-	r.Line, _ = position(n.Node)
+// draft is a rule that is being read: what was written, and where.
+type draft struct {
+	algorithm string
+	sizes     []string
+	rate      buckets.Rate
+	at        map[string]node
+}
+
+// rule reads one algorithm with its rate, the size of a bucket, and the options of a rule. It returns besides where the
+// rule's name stands.
+func (d *decoder) rule(n node) (r policing.Rule, name node) {
+	w := draft{at: map[string]node{}}
 	var names []string
 	var fields []field
-	var burst *node
-	sized := false
 	for _, a := range algorithms {
 		names = append(names, a.name)
 		fields = append(fields, field{a.name, func(n node) {
-			if r.Algorithm != "" {
+			if w.algorithm != "" {
 				d.fail(n, "a second algorithm in one rule: want a rule of its own")
 				return
 			}
-			r.Algorithm, sized = a.name, a.sized
-			d.rate(a.name, &r.Rate).read(n)
+			w.algorithm, w.sizes, w.at[a.name] = a.name, a.sizes, n
+			d.rate(a.name, &w.rate).read(n)
 		}})
 	}
-	fields = append(fields, field{"burst", func(n node) { burst = &n; r.Burst = d.burst(n) }})
+	for _, key := range []string{"burst", "depth", "name", "per", "cost"} {
+		fields = append(fields, field{key, func(n node) { w.at[key] = n }})
+	}
 	before := len(d.found)
 	d.fields(n, fields...)
+	size := d.size(w)
 	switch {
-	case len(d.found) > before:
-	case r.Algorithm == "":
+	case len(d.found) > before: // the rest would only repeat it
+	case w.algorithm == "":
 		d.fail(n, "no algorithm: want "+list(names))
-	case burst != nil && !sized:
-		d.fail(*burst, "want it only beside token_bucket or leaky_bucket")
+	default:
+		r = d.finish(w, size)
+	}
+	return r, w.at["name"]
+}
+
+// size reads the capacity of a bucket; 0 means that none is written.
+func (d *decoder) size(w draft) int64 {
+	var size int64
+	for _, key := range []string{"burst", "depth"} {
+		n, written := w.at[key]
+		if !written {
+			continue
+		}
+		if w.algorithm != "" && !slices.Contains(w.sizes, key) {
+			d.fail(n, "want it only beside "+list(sized(key)))
+			return 0
+		}
+		if size != 0 {
+			d.fail(n, "burst and depth: want only one of them")
+			return 0
+		}
+		size = d.count(n, buckets.MaxLimit)
+	}
+	return size
+}
+
+// finish makes the rule of a draft, option by option, so that each mistake is told at its place.
+func (d *decoder) finish(w draft, size int64) policing.Rule {
+	r, err := policing.RuleOf(w.algorithm, w.rate, size)
+	if err != nil {
+		d.wrongRule(w.at[w.algorithm], err)
+		return policing.Rule{}
+	}
+	if n, ok := w.at["name"]; ok {
+		r.Name = d.ruleName(n)
+	}
+	if n, ok := w.at["per"]; ok {
+		text, _ := scalar(n.Node)
+		if r.Per, err = policing.ParseScope(text); err != nil || r.Per == policing.Global {
+			d.wrong(n, "tenant or downstream")
+			r.Per = policing.PerTenant
+		}
+	}
+	if n, ok := w.at["cost"]; ok {
+		r.Cost = d.count(n, policing.MaxCost)
+		if r.Cost > r.Spec.Limit {
+			d.wrong(n, fmt.Sprintf("at most %d, or no job could ever pass", r.Spec.Limit))
+		}
 	}
 	return r
 }
 
-func (d *decoder) burst(n node) int64 {
+func (d *decoder) ruleName(n node) string {
+	name, _ := scalar(n.Node)
+	probe := policing.Rule{Name: name, Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1, Rate: buckets.PerSecond(1)}}
+	if name == "" || probe.Validate() != nil {
+		d.wrong(n, "1 to 64 of letters, digits, '.', '_' and '-', the first a letter or digit")
+		return ""
+	}
+	return name
+}
+
+// count reads a whole number of at least 1.
+func (d *decoder) count(n node, most int64) int64 {
 	text, _ := scalar(n.Node)
 	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || !wholeRE.MatchString(text) || v < 1 || v > buckets.MaxEvents {
-		d.wrong(n, "a whole number, 1 to "+strconv.Itoa(buckets.MaxEvents))
+	if err != nil || !wholeRE.MatchString(text) || v < 1 || v > most {
+		d.wrong(n, "a whole number, 1 to "+strconv.FormatInt(most, 10))
 		return 0
 	}
 	return v
+}
+
+// wrongRule reports what package policing or buckets says of a rule; that it is about a parameter, the path says.
+func (d *decoder) wrongRule(n node, err error) {
+	text := err.Error()
+	for _, sentinel := range []error{policing.ErrRule, buckets.ErrParameter, buckets.ErrRate} {
+		if errors.Is(err, sentinel) {
+			text = strings.Replace(text, sentinel.Error()+": ", "", 1)
+		}
+	}
+	d.fail(n, text)
+}
+
+// sized lists the algorithms beside which a key for the size may stand.
+func sized(key string) []string {
+	var names []string
+	for _, a := range algorithms {
+		if slices.Contains(a.sizes, key) {
+			names = append(names, a.name)
+		}
+	}
+	return names
 }

@@ -19,7 +19,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -47,7 +46,6 @@ type Downstream struct {
 	Concurrency int // workers in this process, 1 … 10 000; 0 = not written
 	Target      Target
 	Tenants     map[string]shaper.Policy // what the file sets for single tenants; unset fields inherit
-	Admit       []Rule                   // checked before the bucket, in this order
 }
 
 // Target is what runs a job: a command (Exec, Env, Dir) or an HTTP request (HTTP, Headers).
@@ -63,15 +61,6 @@ type Target struct {
 
 // IsZero reports whether no target was written.
 func (t Target) IsZero() bool { return len(t.Exec) == 0 && t.HTTP == "" }
-
-// Rule is one admission check. Who does not know its Algorithm must refuse the file, with
-// File.Name and Line in the message.
-type Rule struct {
-	Algorithm string       // token_bucket, fixed_window, sliding_log, sliding_counter or leaky_bucket
-	Rate      buckets.Rate // refill or leak; for windows, Events is the limit and Period the window
-	Burst     int64        // size of a token_bucket or leaky_bucket; 0 = not written
-	Line      int          // where the rule stands, counted from 1
-}
 
 // Load reads and checks the file at path. Mistakes in it are *Error values, joined.
 func Load(path string) (*File, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -51,14 +52,14 @@ func TestParseContract(t *testing.T) {
 					Backoff: shaper.Backoff{Min: time.Second, Max: 5 * time.Minute},
 					Timeout: 10 * time.Minute, MaxWait: time.Hour, MaxInFlight: 4, Retention: time.Hour,
 				},
+				Admit: []policing.Rule{
+					{Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1000, Rate: buckets.PerSecond(100)}},
+					{Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}},
+				},
 			},
 			Concurrency: 16,
 			Target:      Target{Exec: []string{"ffmpeg", "-i", "{input}", "…"}, Line: 9},
 			Tenants:     map[string]shaper.Policy{"acme": {Rate: buckets.PerSecond(20), Depth: 5000, Weight: 2}},
-			Admit: []Rule{
-				{Algorithm: "token_bucket", Rate: buckets.PerSecond(100), Burst: 1000, Line: 16},
-				{Algorithm: "fixed_window", Rate: buckets.Rate{Events: 1000, Period: 24 * time.Hour}, Line: 17},
-			},
 		}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -89,6 +90,7 @@ downstreams:
       - sliding_counter: 6/h
       - leaky_bucket: 1/90s
         burst: 3
+      - { leaky_bucket: 10/s, depth: 20, name: both, per: downstream, cost: 5 }
   empty:
 `))
 	if err != nil {
@@ -109,12 +111,14 @@ downstreams:
 				},
 			},
 			"files": {
+				Policy: shaper.DownstreamPolicy{Admit: []policing.Rule{
+					{Spec: buckets.Spec{Algorithm: buckets.SlidingLog, Limit: 5, Window: time.Minute}},
+					{Spec: buckets.Spec{Algorithm: buckets.SlidingCounter, Limit: 6, Window: time.Hour}},
+					{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 3, Rate: buckets.Rate{Events: 1, Period: 90 * time.Second}}},
+					{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: buckets.PerSecond(10)},
+						Name: "both", Per: policing.PerDownstream, Cost: 5},
+				}},
 				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 18},
-				Admit: []Rule{
-					{Algorithm: "sliding_log", Rate: buckets.Rate{Events: 5, Period: time.Minute}, Line: 20},
-					{Algorithm: "sliding_counter", Rate: buckets.Rate{Events: 6, Period: time.Hour}, Line: 21},
-					{Algorithm: "leaky_bucket", Rate: buckets.Rate{Events: 1, Period: 90 * time.Second}, Burst: 3, Line: 22},
-				},
 			},
 			"empty": {},
 		},

@@ -52,7 +52,7 @@ func (d *decoder) downstream(n node) Downstream {
 			v.Tenants = make(map[string]shaper.Policy)
 			d.named(n, "tenant", func(name string, n node) { v.Tenants[name] = d.policy(n) })
 		}},
-		field{"admit", func(n node) { v.Admit = d.rules(n) }},
+		field{"admit", func(n node) { policy.admit(n, &v.Policy.Admit) }},
 	)
 	return v
 }

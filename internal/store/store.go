@@ -1,5 +1,6 @@
 // Package store opens the Redis that a program works with: the one that the user names, else the embedded one of a
-// data directory. What it returns answers, or Open has said why not and what to do about it.
+// data directory. What it returns answers, or Open has said why not and what to do about it
+// (Options.Lazy leaves that to whoever uses it).
 package store
 
 import (
@@ -22,6 +23,7 @@ type Options struct {
 	DataDir  string       // of the embedded store; default embedded.DefaultDir()
 	Embed    bool         // start the embedded store (a daemon) rather than look for a running one
 	Check    bool         // warn loudly where this Redis may lose jobs
+	Lazy     bool         // do not ask whether it answers: whoever uses Client will see
 	Name     string       // shown by CLIENT LIST
 	PoolSize int          // bounds the connections; 0 = the default
 	Log      *slog.Logger // default slog.Default()
@@ -60,6 +62,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(kind{err, shaper.ErrInvalid}, s.stop())
 	}
 	s.Client, s.URL = client, url
+	if o.Lazy {
+		return s, nil
+	}
 	ping, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	if err := client.Ping(ping).Err(); err != nil {

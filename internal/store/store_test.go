@@ -88,3 +88,17 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// A store that is opened lazily may be away: its user finds out.
+func TestLazy(t *testing.T) {
+	s, err := Open(t.Context(), Options{URL: "redis://127.0.0.1:1", Lazy: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Client.Ping(t.Context()).Err() == nil {
+		t.Error("nobody there, and yet an answer")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -6,7 +6,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Result is a shaper.Result in JSON. All fields but the last are always there.
+// Result is a shaper.Result in JSON. All fields but the last two are always there.
 type Result struct {
 	ID           string  `json:"id"`
 	Tenant       string  `json:"tenant"`
@@ -17,6 +17,7 @@ type Result struct {
 	Position     int     `json:"position"`       // 1 leaves next; 0 = does not wait
 	ETA          *string `json:"eta"`            // expected start, RFC 3339 with µs; null where there is none
 	RetryAfterMS int64   `json:"retry_after_ms"` // for refused: the least wait that makes sense; -1 = never
+	Rule         string  `json:"rule,omitempty"` // for the reason limited: the admission rule that refused
 	Error        string  `json:"error,omitempty"`
 }
 
@@ -25,9 +26,13 @@ const ReasonInvalid = "invalid"
 
 // NewResult returns r in JSON.
 func NewResult(r shaper.Result) Result {
+	rule := ""
+	if r.Admission != nil {
+		rule = r.Admission.Refused
+	}
 	return Result{
 		ID: r.ID, Tenant: r.Tenant, Downstream: r.Downstream, Status: string(r.Status), Reason: r.Reason,
-		Duplicate: r.Duplicate, Position: r.Position, ETA: timestamp(r.ETA), RetryAfterMS: ceilMillis(r.RetryAfter),
+		Duplicate: r.Duplicate, Position: r.Position, ETA: timestamp(r.ETA), RetryAfterMS: ceilMillis(r.RetryAfter), Rule: rule,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -24,9 +25,9 @@ func Classify(err error) error {
 	switch {
 	case err == nil, errors.As(err, &chosen):
 		return err
-	case errors.Is(err, shaper.ErrInvalid):
+	case errors.Is(err, shaper.ErrInvalid), errors.Is(err, buckets.ErrParameter), errors.Is(err, buckets.ErrKey):
 		return &cliutil.Exit{Code: cliutil.ExitDataErr, Err: err}
-	case errors.Is(err, shaper.ErrStore):
+	case errors.Is(err, shaper.ErrStore), errors.Is(err, buckets.ErrStore):
 		return &cliutil.Exit{Code: cliutil.ExitUnavailable, Err: err}
 	}
 	return err

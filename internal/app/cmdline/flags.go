@@ -32,10 +32,20 @@ func Flags(own ...cli.Flag) []cli.Flag {
 
 // Open opens the store that the flags name, for a command that is soon over. The embedded one must be running.
 func Open(c *cli.Context, name string) (*store.Store, error) {
+	return open(c, store.Options{Name: name})
+}
+
+// OpenLazily is Open for a command that has its own answer to a Redis that is away: whether it answers is not asked.
+func OpenLazily(c *cli.Context, name string) (*store.Store, error) {
+	return open(c, store.Options{Name: name, Lazy: true})
+}
+
+func open(c *cli.Context, o store.Options) (*store.Store, error) {
 	// What the client would log about a store that is away, the error says.
 	log := slog.New(NewConciseHandler(c.App.ErrWriter, slog.LevelError))
 	redisurl.SetLogger(log)
-	s, err := store.Open(c.Context, store.Options{URL: c.String("redis"), DataDir: c.String("data-dir"), Name: name, PoolSize: 8, Log: log})
+	o.URL, o.DataDir, o.PoolSize, o.Log = c.String("redis"), c.String("data-dir"), 8, log
+	s, err := store.Open(c.Context, o)
 	if errors.Is(err, shaper.ErrInvalid) {
 		err = cliutil.Usagef("--redis: %w", err)
 	}

@@ -1,0 +1,106 @@
+// Package top tells which tenants of a downstream offer, and are refused, the most, as the API processes see it.
+//
+// A refusal leaves no trace in the queue, so each API process counts what comes to it, in policing.Hitters, and publishes a
+// snapshot in Redis every Interval; whoever wants to know reads those of all processes and adds them up. What producers
+// offer past the API, with `enqueue` or the Go client, nobody counts here.
+//
+// Keys, of a downstream D: shaper:top:{D}, the set of processes, and shaper:top:{D}:P, the snapshot of process P as JSON.
+// They expire soon after the process is gone. A process to which nobody offers anything, and whose counts have faded,
+// publishes nothing.
+package top
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/policing"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+const (
+	// Interval is how often snapshots are published.
+	Interval = 2 * time.Second
+	// fresh is how long a snapshot counts.
+	fresh = 5 * Interval
+)
+
+func indexKey(downstream string) string { return "shaper:top:{" + downstream + "}" }
+
+func snapshotKey(downstream, process string) string { return indexKey(downstream) + ":" + process }
+
+// Tenant is a tenant with its count.
+type Tenant struct {
+	Name  string `json:"tenant"`
+	Count int64  `json:"count"`
+}
+
+// List is the tenants with the largest counts, those first.
+type List struct {
+	All     int64    `json:"all"` // of every tenant, also those that are not listed
+	Tenants []Tenant `json:"tenants"`
+}
+
+// Top is what stands. Counts fade: each minute they are halved, so with an even flow they stand for the last one to two.
+type Top struct {
+	Processes int   `json:"processes"` // whose snapshots are in it
+	Offers    List  `json:"offers"`
+	Refusals  List  `json:"refusals"`
+	MaxError  int64 `json:"max_error"` // by which a count is seldom more too high; never too low
+}
+
+// snapshot is what hitters of one process say.
+func snapshot(h *policing.Hitters) Top {
+	t := h.Top()
+	return Top{
+		Processes: 1, MaxError: t.MaxError,
+		Offers: List{t.AllOffers, tenants(t.Offers)}, Refusals: List{t.AllRefused, tenants(t.Refusals)},
+	}
+}
+
+func tenants(hitters []policing.Hitter) []Tenant {
+	list := make([]Tenant, len(hitters))
+	for i, h := range hitters {
+		list[i] = Tenant{h.Key, h.Count}
+	}
+	return list
+}
+
+// Read adds up what all processes say of a downstream. Its error wraps shaper.ErrStore.
+func Read(ctx context.Context, client redis.UniversalClient, downstream string) (Top, error) {
+	sum := Top{Offers: List{Tenants: []Tenant{}}, Refusals: List{Tenants: []Tenant{}}}
+	failed := func(err error) (Top, error) {
+		return Top{}, fmt.Errorf("read heavy hitters: %w: %w", shaper.ErrStore, err)
+	}
+	processes, err := client.SMembers(ctx, indexKey(downstream)).Result()
+	if err != nil {
+		return failed(err)
+	}
+	if len(processes) == 0 {
+		return sum, nil
+	}
+	keys := make([]string, len(processes))
+	for i, p := range processes {
+		keys[i] = snapshotKey(downstream, p)
+	}
+	texts, err := client.MGet(ctx, keys...).Result()
+	if err != nil {
+		return failed(err)
+	}
+	for i, text := range texts {
+		s, ok := text.(string)
+		if !ok { // of a process that is gone; one that is not comes back with its next snapshot
+			client.SRem(ctx, indexKey(downstream), processes[i])
+			continue
+		}
+		var one Top
+		if err := json.Unmarshal([]byte(s), &one); err != nil {
+			return failed(err)
+		}
+		sum.add(one)
+	}
+	return sum, nil
+}

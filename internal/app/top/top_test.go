@@ -1,0 +1,88 @@
+package top
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
+
+// publisher makes one of a process of its own.
+func publisher(t *testing.T, rdb redis.UniversalClient) *Publisher {
+	t.Helper()
+	p, err := NewPublisher(rdb, []string{"d", "e"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What several processes saw is added up; what one of them has not seen yet is nothing.
+func TestSum(t *testing.T) {
+	rdb := redistest.Open(t)
+	a, b, idle := publisher(t, rdb), publisher(t, rdb), publisher(t, rdb)
+	for range 3 {
+		a.Hitters("d").Offer("acme")
+	}
+	a.Hitters("d").Refuse("acme")
+	b.Hitters("d").Offer("acme")
+	for range 5 {
+		b.Hitters("d").Offer("globex")
+	}
+	a.Hitters("e").Offer("elsewhere")
+	for _, p := range []*Publisher{a, b, idle} {
+		p.publish(t.Context())
+	}
+	got, err := Read(t.Context(), rdb, "d")
+	want := "{2 {9 [{globex 5} {acme 4}]} {1 [{acme 1}]} 2}"
+	if err != nil || fmt.Sprint(got) != want {
+		t.Fatalf("%v, %v, want %s", got, err, want)
+	}
+	if got.Cut(1); len(got.Offers.Tenants) != 1 || got.Offers.All != 9 {
+		t.Errorf("cut to one: %v", got)
+	}
+
+	// Who stops takes back what it said, and who is killed is forgotten.
+	a.Stop()
+	a.Stop()
+	if got, err := Read(t.Context(), rdb, "d"); err != nil || got.Processes != 1 || got.Offers.All != 6 {
+		t.Errorf("one has stopped: %v, %v", got, err)
+	}
+	if ttl := rdb.PTTL(t.Context(), snapshotKey("d", b.process)).Val(); ttl <= 0 || ttl > fresh {
+		t.Errorf("a snapshot lives for %v", ttl)
+	}
+	rdb.Del(t.Context(), snapshotKey("d", b.process))
+	if got, err := Read(t.Context(), rdb, "d"); err != nil || got.Processes != 0 {
+		t.Errorf("nobody is there: %v, %v", got, err)
+	}
+	if keys := rdb.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+		t.Errorf("left: %v", keys)
+	}
+}
+
+func TestStartPublishes(t *testing.T) {
+	rdb := redistest.Open(t)
+	p := publisher(t, rdb)
+	p.Start(t.Context())
+	defer p.Stop()
+	p.Hitters("d").Offer("acme")
+	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if got, err := Read(t.Context(), rdb, "d"); err == nil && got.Offers.All == 1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("never published")
+		}
+	}
+}
+
+func TestStopBeforeStart(t *testing.T) {
+	p := publisher(t, redistest.Open(t))
+	p.Stop()
+}
