@@ -10,14 +10,13 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"sort"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/bench/internal/ownredis"
 )
 
 // bench is what a measurement is given.
@@ -56,52 +55,13 @@ func main() {
 			continue
 		}
 		fmt.Printf("\n## %s: %s\n\n", m.name, m.what)
-		if err := withRedis(func(addr string, rdb *redis.Client) error {
+		if err := ownredis.With(func(addr string, rdb *redis.Client) error {
 			return m.run(ctx, &bench{*runs, addr, rdb})
 		}); err != nil {
 			fmt.Fprintln(os.Stderr, m.name+":", err)
 			os.Exit(1)
 		}
 	}
-}
-
-// withRedis runs f against a fresh redis-server with an append-only file, as it is run in production.
-func withRedis(f func(addr string, rdb *redis.Client) error) error {
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	addr := l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	l.Close()
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", dir, "--appendonly", "yes", "--save", "")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	rdb := client(addr)
-	defer rdb.Close()
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		info, err := rdb.InfoMap(context.Background(), "server").Result()
-		if err == nil && info["Server"]["process_id"] == fmt.Sprint(cmd.Process.Pid) {
-			break
-		}
-		if time.Since(begun) > 10*time.Second {
-			return fmt.Errorf("redis-server did not start: %v", err)
-		}
-	}
-	return f(addr, rdb)
 }
 
 func client(addr string) *redis.Client {
