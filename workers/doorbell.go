@@ -16,7 +16,8 @@ import (
 const (
 	pollBusy   = 5 * time.Millisecond  // asynq's poll while tickets may be there; it varies it by half
 	pollIdle   = time.Second           // the net
-	busyWindow = 60 * time.Millisecond // how long after an announcement asynq polls
+	busyWindow = 15 * time.Millisecond // how long after an announcement asynq polls: most often the ticket is there at the first look
+	pollAfter  = 50 * time.Millisecond // the first look after that; the pauses grow with the time since the announcement, up to pollIdle
 	settling   = time.Millisecond      // from the release of a ticket until asynq has it
 )
 
@@ -50,18 +51,23 @@ func (b *doorbell) stop() {
 	b.ring()
 }
 
-func (b *doorbell) passable() bool {
+// patience is how long a caller waits for the bell: 0 while it passes at once.
+func (b *doorbell) patience() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.closed || time.Now().Before(b.open)
+	if since := time.Since(b.open); !b.closed && since >= 0 {
+		return min(max(since, pollAfter), pollIdle)
+	}
+	return 0
 }
 
 // wait returns when the bell rings, at once if it rang a moment ago, and at the latest after pollIdle.
 func (b *doorbell) wait() {
-	if b.passable() {
+	patience := b.patience()
+	if patience == 0 {
 		return
 	}
-	t := time.NewTimer(pollIdle)
+	t := time.NewTimer(patience)
 	defer t.Stop()
 	select {
 	case <-b.rung:

@@ -24,6 +24,18 @@ type start struct {
 	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
 }
 
+// at is the instant at which s may start: reply + wait, or a little later. Requests reach Redis more evenly than replies wake a
+// goroutine up, so where the reply came within a sixteenth of the tolerance, that much after request + wait is both safe (it is not
+// before reply + wait) and more even. The constant delay moves all starts alike.
+func (s *start) at() time.Time {
+	safe := s.told.Add(s.grant.Wait)
+	even := s.asked.Add(s.grant.Wait + s.grant.Tolerance/16)
+	if even.After(safe) {
+		return even
+	}
+	return safe
+}
+
 // ticket is asynq's handler. It returns nil whatever comes of the job: asynq must never retry one.
 func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 	t, err := shaper.ParseTicket(string(task.Payload()))
@@ -161,7 +173,7 @@ const maxMissed = 5
 // slot. False: there was no start, and the job is off the books.
 func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 	for missed := 0; ; missed++ {
-		err := precise.SleepUntil(p.hold, s.told.Add(s.grant.Wait))
+		err := precise.SleepUntil(p.hold, s.at())
 		if err != nil || s.ctx.Err() != nil { // stopping; or cancelled meanwhile, and then this ends the job
 			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
 			return f, false

@@ -16,17 +16,13 @@ import (
 func pace(ctx context.Context, b *bench) error {
 	fmt.Println("| rate | daemons | gap error p99 | reference p99 | ratio | time.Sleep p99 | rate error | min gap | most in 1 s |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-	for _, rate := range []int64{7, 10, 100, 300, 1000} {
-		seconds := int64(10)
-		if rate < 100 {
-			seconds = 20
-		}
-		n := int(rate * seconds)
+	for _, rate := range []int64{10, 100, 1000} {
+		n := int(rate * 20) // 20 s
 		interval := time.Duration(int64(time.Second) / rate)
 		for _, daemons := range []int{1, 3} {
 			var ours, ref, plain, rateErr []float64
 			minGap, most := math.MaxFloat64, 0
-			for range max(1, b.runs*10/(10*int(seconds)/10)) {
+			for range b.runs {
 				starts, err := paced(ctx, b, rate, daemons, n)
 				if err != nil {
 					return err
@@ -40,7 +36,7 @@ func pace(ctx context.Context, b *bench) error {
 				took := float64(starts[len(starts)-1]-starts[0]) / 1e9
 				rateErr = append(rateErr, math.Abs(took*float64(rate)/float64(n-1)-1))
 				for _, kind := range []string{"reference", "sleep"} {
-					p, err := spawn(childConfig{Kind: kind, Interval: interval, N: n / 2})
+					p, err := spawn(childConfig{Kind: kind, Interval: interval, N: max(n/4, 50)})
 					if err != nil {
 						return err
 					}
