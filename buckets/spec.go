@@ -14,7 +14,7 @@ const (
 	FixedWindow Algorithm = "fixed-window"
 
 	// SlidingLog remembers each request: never more than the limit in any window. Costs
-	// 16 bytes or so for each one remembered.
+	// some 30 bytes for each one remembered.
 	SlidingLog Algorithm = "sliding-log"
 
 	// SlidingCounter weighs the count of the window before by its overlap. Two numbers
