@@ -12,11 +12,12 @@ import (
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
 
-// Ticket is what travels through asynq: "wake up for this job". It may be lost, doubled or late without harm.
+// Ticket is what travels through asynq: "wake up for this tenant". It was released for one job, and starts the tenant's oldest
+// that is out; so it may be lost, doubled or late without harm, and jobs start in their order although tickets race.
 type Ticket struct {
 	Tenant  string
-	ID      string
-	Release int64 // a ticket is void once its job was released again
+	ID      string // the job that it was released for
+	Release int64  // how many tickets were released for that job
 }
 
 // String encodes the ticket, as ParseTicket reads it.
@@ -81,13 +82,14 @@ type Grant struct {
 
 // Answers of Enter and Again other than a Grant.
 const (
-	TicketVoid    = "gone"    // the job is elsewhere
+	TicketVoid    = "gone"    // no job of the tenant is out
 	TicketPaused  = "paused"  // back in its bucket: the tenant is paused
 	TicketEarly   = "early"   // back in its bucket: its slot is too far ahead to hold a worker for it
 	TicketExpired = "expired" // the job had waited too long and ended
 )
 
-// Enter asks to start the job of a ticket under a fresh token. It returns a Grant, or why there is none.
+// Enter asks to start a job on a ticket, under a fresh token. It returns a Grant, most often of the job that the ticket was released
+// for, or why there is none.
 func (g *Gate) Enter(ctx context.Context, t Ticket, token string) (*Grant, string, error) {
 	return g.ask(ctx, t, "-", token)
 }
@@ -202,7 +204,7 @@ func (g *Gate) report(ctx context.Context, reports [][]any) []reported {
 	return out
 }
 
-// GiveBack returns the job of a ticket that will not be used to the front of its bucket.
+// GiveBack says that a ticket will not be used: the tenant's youngest job that is out returns to the front of its bucket.
 func (g *Gate) GiveBack(ctx context.Context, t Ticket) error {
 	_, err := g.q.run(ctx, givebackScript, "give ticket back", t.Tenant, t.ID, t.Release)
 	return err

@@ -20,6 +20,8 @@ func (q queue) waitKey(t string) string        { return q.prefix + "w:" + t }
 func (q queue) laterKey(t string) string       { return q.prefix + "z:" + t }
 func (q queue) jobsKey(t string) string        { return q.prefix + "j:" + t }
 func (q queue) stateKey(t string) string       { return q.prefix + "s:" + t }
+func (q queue) outsKey(t string) string        { return q.prefix + "o:" + t }
 func (q queue) deadKey(t string) string        { return q.prefix + "x:" + t }
 func (q queue) admitKey(rule, t string) string { return q.prefix + "a:" + rule + ":" + t } // t is "" for a rule that tenants share
+func (q queue) receiptKey(token string) string { return q.prefix + "g:" + token }
 func (q queue) endKey(t, id string) string     { return q.prefix + "e:" + t + ":" + id }

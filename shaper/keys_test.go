@@ -26,9 +26,12 @@ func TestKeysTwin(t *testing.T) {
 	w.finish(w.start(), Finish{Ending: EndOK})
 	w.start()
 	w.pass(second)
-	if tickets, _, _ := w.release(1); len(tickets) != 1 {
+	w.offer(Spec{Tenant: "T", ID: "overtaken"})
+	tickets, _, _ := w.release(2)
+	if len(tickets) != 2 {
 		t.Fatalf("%d tickets", len(tickets))
 	}
+	displaced, _ := w.enter(tickets[1], "p")
 	w.offer(Spec{Tenant: "T", ID: "later", Delay: time.Minute})
 	w.offer(Spec{Tenant: "T", ID: "waiting"})
 	w.pool("p", 0)
@@ -37,7 +40,8 @@ func TestKeysTwin(t *testing.T) {
 
 	q := w.q
 	want := []string{q.downstreamKey(), q.dueKey(), q.readyKey(), q.outKey(), q.runKey(), q.poolsKey(), q.tenantsKey(),
-		q.tenantKey("T"), q.waitKey("T"), q.laterKey("T"), q.jobsKey("T"), q.stateKey("T"), q.deadKey("T"), q.endKey("T", "done"),
+		q.tenantKey("T"), q.waitKey("T"), q.laterKey("T"), q.jobsKey("T"), q.stateKey("T"), q.outsKey("T"), q.deadKey("T"), q.endKey("T", "done"),
+		q.receiptKey(displaced.Token),
 		q.tenantKey("U"), q.waitKey("U"), q.jobsKey("U"), q.admitKey("each", "T"), q.admitKey("each", "U"), q.admitKey("all", "")}
 	got, err := w.rdb.Keys(t.Context(), "*").Result()
 	w.must(err)

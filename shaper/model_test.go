@@ -22,6 +22,7 @@ type mJob struct {
 	since  int64
 	at     int64 // score in the book that it stands in
 	slot   int64
+	left   int64 // when its ticket was released
 }
 
 func (j *mJob) ended() bool { return len(j.st) > 1 }
@@ -99,6 +100,50 @@ func (t *mTenant) toFront(j *mJob) {
 		i++
 	}
 	t.wait = slices.Insert(t.wait, i, j.id)
+}
+
+// outs lists what is out, oldest first.
+func (t *mTenant) outs() (l []*mJob) {
+	for _, j := range t.jobs {
+		if j.st == "o" {
+			l = append(l, j)
+		}
+	}
+	sort.Slice(l, func(i, k int) bool {
+		if l[i].since != l[k].since {
+			return l[i].since < l[k].since
+		}
+		return l[i].id < l[k].id
+	})
+	return l
+}
+
+// owned is the job that runs under a token.
+func (t *mTenant) owned(tok string) *mJob {
+	for _, j := range t.jobs {
+		if (j.st == "r" || j.st == "c") && j.tok == tok {
+			return j
+		}
+	}
+	return nil
+}
+
+// inherit: a ticket is used up by another job than its own, which is out and waits for the ticket of that one from now on,
+// but not beyond its own deadline.
+func (t *mTenant) inherit(k Ticket, j *mJob) {
+	if own := t.jobs[k.ID]; own != nil && own != j && own.st == "o" && own.rel == k.Release {
+		own.at = min(own.at, j.at)
+	}
+}
+
+// recede: a ticket starts nothing, and the youngest job that is out goes back.
+func (t *mTenant) recede(k Ticket) {
+	if l := t.outs(); len(l) > 0 {
+		j := l[len(l)-1]
+		t.inherit(k, j)
+		t.left(j)
+		t.toFront(j)
+	}
 }
 
 // left takes a job off the books of what is in flight.
@@ -274,6 +319,27 @@ func (m *model) enter(t *mTenant, j *mJob, slot, now int64, tok string) {
 	j.st, j.tok, j.slot, j.at = "r", tok, slot, max(slot, now)+mLease
 }
 
+// taken follows what a pick took to be run at once: the oldest job that is out and has not waited too long, else the head.
+func (m *model) taken(t *mTenant, id string, now int64) (*mJob, bool, error) {
+	for _, j := range t.outs() {
+		over := t.overdue(j, now)
+		t.left(j)
+		switch {
+		case over && j.id == id:
+			return nil, false, fmt.Errorf("%s was chained, and had waited too long", id)
+		case over:
+			t.end(j, "expired")
+		case j.id != id:
+			return nil, false, fmt.Errorf("%s was chained before %s, which was out", id, j.id)
+		default:
+			m.ripen(t, now)
+			return j, true, nil
+		}
+	}
+	j, err := m.popped(t, id, now)
+	return j, false, err
+}
+
 // popped follows what a pick took from the head of a bucket: expired jobs, and then the one that left.
 func (m *model) popped(t *mTenant, id string, now int64) (*mJob, error) {
 	m.ripen(t, now)
@@ -296,19 +362,25 @@ func (m *model) popped(t *mTenant, id string, now int64) (*mJob, error) {
 }
 
 // settle takes over what a pick may have done to a tenant besides handing out its jobs: ripened what is due, and ended
-// what waited too long if that was all there was.
-func (m *model) settle(t *mTenant, wait []string, later map[string]string, now int64) {
+// what stood at the head, or was the oldest that is out, and had waited too long.
+func (m *model) settle(t *mTenant, wait []string, later, outs map[string]string, now int64) {
 	for _, j := range m.dueLater(t, now) {
 		if _, still := later[j.id]; !still {
 			m.ripen(t, now)
 			break
 		}
 	}
-	if len(wait) == 0 && m.until <= now && t.until <= now {
-		for _, id := range slices.Clone(t.wait) {
-			if j := t.jobs[id]; t.overdue(j, now) {
-				t.end(j, "expired")
-			}
+	for _, id := range slices.Clone(t.wait) {
+		if j := t.jobs[id]; slices.Contains(wait, id) || !t.overdue(j, now) {
+			break
 		}
+		t.end(t.jobs[id], "expired")
+	}
+	for _, j := range t.outs() {
+		if _, still := outs[j.id]; still || !t.overdue(j, now) {
+			break
+		}
+		t.left(j)
+		t.end(j, "expired")
 	}
 }

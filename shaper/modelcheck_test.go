@@ -20,7 +20,8 @@ for name in string.gmatch(ARGV[1], '%S+') do
   for i = 1, #ids do ends[i] = ends[i] or '' end
   T[#T + 1] = { redis.call('LRANGE', P .. 'w:' .. name, 0, -1), redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'),
     redis.call('HGETALL', P .. 's:' .. name), redis.call('HKEYS', P .. 'j:' .. name),
-    redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 't:' .. name), ends }
+    redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 't:' .. name), ends,
+    redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES') }
 end
 return { redis.call('HGETALL', P .. 'd'), redis.call('HGETALL', P .. 'pools'),
   redis.call('ZRANGE', P .. 'out', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'run', 0, -1, 'WITHSCORES'),
@@ -34,6 +35,7 @@ type view struct {
 	wait             map[string][]string
 	later, state     map[string]map[string]string
 	dead, hash, ends map[string]map[string]string
+	outs             map[string]map[string]string
 	bodies           map[string][]string
 }
 
@@ -71,7 +73,7 @@ func look(w *world, names, ids []string) view {
 		due: pairs(r.next()), ready: list(r.next()),
 		wait: map[string][]string{}, bodies: map[string][]string{}, later: map[string]map[string]string{},
 		state: map[string]map[string]string{}, dead: map[string]map[string]string{}, hash: map[string]map[string]string{},
-		ends: map[string]map[string]string{}}
+		ends: map[string]map[string]string{}, outs: map[string]map[string]string{}}
 	tenants := replyOf(r.next())
 	for _, name := range names {
 		t := replyOf(tenants.next())
@@ -83,6 +85,7 @@ func look(w *world, names, ids []string) view {
 			how, _, _ := strings.Cut(line, " ")
 			v.ends[name][ids[i]] = how
 		}
+		v.outs[name] = pairs(t.next())
 	}
 	return v
 }
@@ -98,7 +101,7 @@ func (m *model) diff(v view, now int64) error {
 	out, run, pools := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, name := range m.names {
 		t := m.tenants[name]
-		later, dead, state := map[string]string{}, map[string]string{}, map[string]string{}
+		later, dead, state, outs := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 		var bodies []string
 		for id, j := range t.jobs {
 			if j.ended() {
@@ -118,6 +121,10 @@ func (m *model) diff(v view, now int64) error {
 				dead[id] = at
 			case "o":
 				out[name+" "+id] = at
+				outs[id] = fmt.Sprint(j.since)
+				if j.at > j.left+mTicket {
+					wrong = append(wrong, fmt.Sprintf("%s may be out for longer than a ticket lives", id))
+				}
 			case "r", "c":
 				run[name+" "+id] = at
 				pools[poolOf(j.tok)+":n"] += "|"
@@ -126,6 +133,7 @@ func (m *model) diff(v view, now int64) error {
 		sort.Strings(bodies)
 		want("waiting of "+name, v.wait[name], t.wait)
 		want("later of "+name, v.later[name], later)
+		want("out of "+name, v.outs[name], outs)
 		want("dead of "+name, v.dead[name], dead)
 		want("bodies of "+name, v.bodies[name], bodies)
 		got := map[string]string{}

@@ -19,43 +19,77 @@ func (p *player) stepFinish() {
 		pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next)
 }
 
-// finish reports how a start ended, and may ask for the next job.
-func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next string) {
-	t := p.m.tenants[g.Tenant]
-	j := t.jobs[g.ID]
-	want, mine, cancelled := "stale", false, false
+// ending is one report of how a start ended.
+type ending struct {
+	g       *Grant
+	outcome Ending
+	delay   time.Duration
+	next    string
+}
+
+// stands is what a report is told that comes too late or once more; "" if it is the first of the owner.
+func (p *player) stands(g *Grant) string {
+	j := p.m.tenants[g.Tenant].jobs[g.ID]
 	switch {
 	case j == nil || j.tok != g.Token:
+		return "stale"
 	case j.ended():
-		want = j.st
+		return j.st
 	case j.st == "x":
-		want = "dead"
+		return "dead"
 	case j.st == "z":
-		want = "retry"
+		return "retry"
 	case j.st != "r" && j.st != "c":
-		want = "back"
-	default:
-		mine, cancelled = true, j.st == "c"
+		return "back"
+	}
+	return ""
+}
+
+// take takes down one report and its answer: what it was told that the job became, and the next job. sure tells that nothing
+// else happened in the call, so that a next job must be given if one may start.
+func (p *player) take(e ending, became string, n *Grant, sure bool) {
+	t := p.m.tenants[e.g.Tenant]
+	j := t.jobs[e.g.ID]
+	want := p.stands(e.g)
+	if want != "" {
+		if n != nil && p.m.tenants[n.Tenant].owned(e.next) == nil {
+			p.t.Errorf("a report that was made before was given %s of %s, which its token does not own", n.ID, n.Tenant)
+		}
+	} else {
+		cancelled := j.st == "c"
 		t.left(j)
 		j.st = "-" // nowhere, until the next one is picked
-	}
-	// Only these ask for more; in the others the job itself is what should run next.
-	chains := mine && next != "-" && (outcome == EndOK || outcome == EndError || outcome == EndDead)
-	out, run := p.m.inFlight()
-	room, waits := p.m.cap == 0 || out+run < p.m.cap, ""
-	for _, name := range p.m.names {
-		if o := p.m.tenants[name]; chains && room && p.m.ripe(o, p.now) && p.m.releasable(o, p.now) {
-			waits = name
+		// Only these ask for more; in the others the job itself is what should run next.
+		chains := e.next != "-" && (e.outcome == EndOK || e.outcome == EndError || e.outcome == EndDead)
+		out, run := p.m.inFlight()
+		room, waits := p.m.cap == 0 || out+run < p.m.cap, ""
+		for _, name := range p.m.names {
+			if o := p.m.tenants[name]; sure && chains && room && p.m.ripe(o, p.now) && p.m.releasable(o, p.now) {
+				waits = name
+			}
 		}
+		if !sure {
+			p.observe()
+		}
+		p.next(n, chains && room, waits, e.next)
+		want = p.became(t, j, e.outcome, e.delay, cancelled)
 	}
+	p.seen("finish " + want)
+	if became != want {
+		p.t.Errorf("finish of %s of %s: %q, want %q", e.g.ID, e.g.Tenant, became, want)
+	}
+}
+
+// finish reports how a start ended, and may ask for the next job.
+func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next string) {
+	e := ending{g, outcome, delay, next}
 	first := true
 	got := p.repeat(func() string {
 		became, n, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next})
 		p.must(err)
-		if first && mine {
+		if first {
 			first = false
-			p.next(n, chains && room, waits, next)
-			want = p.became(t, j, outcome, delay, cancelled)
+			p.take(e, became, n, true)
 			p.observe()
 		}
 		if n == nil {
@@ -64,9 +98,83 @@ func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next stri
 		return fmt.Sprint(became, " ", n.Tenant, n.ID)
 	}, true)
 	p.log("finish %s %s (%s) %s, delay %v, next %s: %s", g.Tenant, g.ID, g.Token, outcome, delay, next, got)
-	p.seen("finish " + want)
-	if became := got; len(became) < len(want) || became[:len(want)] != want {
-		p.t.Errorf("finish: %q, want %q", got, want)
+}
+
+// stepBatch makes several reports in one call, also late ones and the same twice.
+func (p *player) stepBatch() {
+	var l []ending
+	for range 2 + p.r.IntN(4) {
+		g, ok := live(p, p.grants, p.owns)
+		if !ok {
+			return
+		}
+		e := ending{g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
+			pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-"}
+		if p.r.IntN(3) > 0 {
+			e.next = poolOf(g.Token) + p.token()[2:]
+		}
+		l = append(l, e)
+		if p.r.IntN(6) == 0 {
+			l = append(l, e)
+		}
+	}
+	var args []any
+	for _, e := range l {
+		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next)
+	}
+	report := func(each func(i int, became string, n *Grant)) {
+		v, err := p.q.run(p.t.Context(), finishScript, "finish jobs", args...)
+		p.must(err)
+		r := replyOf(v)
+		for i, e := range l {
+			one := replyOf(r.next())
+			became := one.str()
+			var n *Grant
+			if one.more() && one.str() == "run" {
+				n, err = granted(one, e.next)
+				p.must(err)
+			}
+			each(i, became, n)
+		}
+		if r.more() {
+			p.t.Errorf("more answers than the %d reports", len(l))
+		}
+	}
+	tenants := map[string]int{}
+	report(func(i int, became string, n *Grant) {
+		e := l[i]
+		id := ""
+		if n != nil {
+			id = n.Tenant + " " + n.ID
+		}
+		p.log("batch %d of %d: finish %s %s (%s) %s, delay %v, next %s: %s %s", i+1, len(l), e.g.Tenant, e.g.ID, e.g.Token, e.outcome, e.delay, e.next, became, id)
+		if p.stands(e.g) == "" {
+			tenants[e.g.Tenant]++
+		}
+		p.take(e, became, n, false)
+	})
+	p.observe()
+	for _, n := range tenants {
+		if n > 1 {
+			p.seen("batch of a tenant")
+		}
+	}
+	if len(tenants) > 1 {
+		p.seen("batch of tenants")
+	}
+	before := p.look().String()
+	for range p.r.IntN(3) {
+		report(func(i int, became string, n *Grant) {
+			if want := p.stands(l[i].g); became != want {
+				p.t.Errorf("report %d of a batch was repeated, and answered %q, want %q", i+1, became, want)
+			}
+			if n != nil && p.m.tenants[n.Tenant].owned(l[i].next) == nil {
+				p.t.Errorf("report %d of a batch was repeated, and was given %s", i+1, n.ID)
+			}
+		})
+	}
+	if after := p.look().String(); after != before {
+		p.t.Errorf("a batch was repeated, and changed\n%s\nto\n%s", before, after)
 	}
 }
 
@@ -83,10 +191,13 @@ func (p *player) next(n *Grant, may bool, waits, tok string) {
 		p.t.Errorf("a worker was given %s of %s, and it may not start one", n.ID, n.Tenant)
 	}
 	p.seen("next")
-	j, err := p.m.popped(t, n.ID, p.now)
+	j, out, err := p.m.taken(t, n.ID, p.now)
 	if err != nil {
 		p.t.Error(err)
 		return
+	}
+	if out {
+		p.seen("next that was out")
 	}
 	slot := p.m.slot(t, p.now)
 	p.m.enter(t, j, slot, p.now, tok)

@@ -68,8 +68,10 @@ type player struct {
 	r        *rand.Rand
 	m        *model
 	ids      []string
-	tickets  []Ticket // all that were ever handed out
-	grants   []*Grant // all that were ever granted
+	calls    []call
+	order    func(*mTenant, *mJob) // is told of every first attempt
+	tickets  []Ticket              // all that were ever handed out
+	grants   []*Grant              // all that were ever granted
 	tokens   int
 	trace    []string
 	happened *sync.Map
@@ -79,7 +81,8 @@ type player struct {
 var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict", "offer full", "offer block", "gate true ", "gate true expired",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
-	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease"}
+	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "batch of a tenant", "batch of tenants"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 
@@ -189,7 +192,7 @@ func (p *player) step() {
 		weight int
 		do     func()
 	}{
-		{18, p.stepOffer}, {18, p.stepRelease}, {22, p.stepGate}, {6, p.stepAgain}, {22, p.stepFinish}, {3, p.stepGiveBack},
+		{18, p.stepOffer}, {18, p.stepRelease}, {22, p.stepGate}, {6, p.stepAgain}, {2, p.stepReplay}, {14, p.stepFinish}, {8, p.stepBatch}, {3, p.stepGiveBack},
 		{5, p.stepCancel}, {6, p.stepDead}, {4, p.stepPause}, {3, func() { p.policy(p.tenant().name) }}, {1, p.stepPurge},
 		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepCap},
 	}
@@ -254,6 +257,18 @@ func (p *player) policy(name string) {
 	}, true)
 }
 
+// left counts jobs that have not ended.
+func (p *player) left() (n int) {
+	for _, t := range p.m.tenants {
+		for _, j := range t.jobs {
+			if !j.ended() && j.st != "x" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // drain lets all that is left run to an end.
 func (p *player) drain() {
 	p.log("drain")
@@ -263,20 +278,10 @@ func (p *player) drain() {
 	p.m.cap = 0
 	_, err := p.admin.setPolicy(p.t.Context(), "", time.Time{}, false, []string{"cap", "0"})
 	p.must(err)
-	left := func() (n int) {
-		for _, t := range p.m.tenants {
-			for _, j := range t.jobs {
-				if !j.ended() && j.st != "x" {
-					n++
-				}
-			}
-		}
-		return n
-	}
 	p.beat("p1", 4, time.Hour)
-	for i := 0; left() > 0 && !p.t.Failed(); i++ {
+	for i := 0; p.left() > 0 && !p.t.Failed(); i++ {
 		if i == 400 {
-			p.t.Errorf("%d jobs did not end", left())
+			p.t.Errorf("%d jobs did not end", p.left())
 		}
 		held := len(p.tickets)
 		p.release(4, 1)

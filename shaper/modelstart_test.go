@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -34,7 +35,7 @@ func (p *player) release(limit, times int) {
 				p.t.Error(err)
 				return
 			}
-			if j.st, j.at = "o", p.now+mTicket; j.rel != k.Release {
+			if j.st, j.at, j.left = "o", p.now+mTicket, p.now; j.rel != k.Release {
 				p.t.Errorf("%v is release number %d", k, j.rel)
 			}
 			t.out++
@@ -57,7 +58,7 @@ func (p *player) release(limit, times int) {
 func (p *player) observe() {
 	v := p.look()
 	for _, name := range p.m.names {
-		p.m.settle(p.m.tenants[name], v.wait[name], v.later[name], p.now)
+		p.m.settle(p.m.tenants[name], v.wait[name], v.later[name], v.outs[name], p.now)
 	}
 }
 
@@ -93,22 +94,47 @@ func (p *player) stepAgain() {
 	}
 }
 
+// stepReplay makes a call to the gate again, whatever has happened since: its answer was late.
+func (p *player) stepReplay() {
+	if c, ok := live(p, p.calls, func(c call) bool { return p.m.tenants[c.k.Tenant].owned(c.tok) != nil }); ok {
+		p.enter(c.k, "-", c.tok)
+	}
+}
+
+// call is one that came to the gate with a ticket.
+type call struct {
+	k   Ticket
+	tok string
+}
+
 // enter comes to the gate with a ticket, or for another slot.
 func (p *player) enter(k Ticket, old, tok string) {
-	if old != "-" {
+	ticket := old == "-"
+	if ticket {
+		p.calls = append(p.calls, call{k, tok})
+	} else {
 		tok = poolOf(old) + tok[2:] // a pool asks for its own jobs only
 	}
 	t := p.m.tenants[k.Tenant]
-	j := t.jobs[k.ID]
-	ticket := j != nil && j.st == "o" && old == "-" && j.rel == k.Release
+	j, replay := t.jobs[k.ID], false
+	if ticket {
+		if j = t.owned(tok); j != nil {
+			replay = true
+		} else if l := t.outs(); len(l) > 0 {
+			j = l[0]
+		}
+	}
 	want, slot := "gone", int64(0)
 	switch {
 	case j == nil:
-	case j.st == "c" && j.tok == old:
+	case replay:
+		want, slot = "", j.slot
+	case !ticket && j.st == "c" && j.tok == old:
 		t.left(j)
 		t.end(j, "cancelled")
 	case !ticket && (j.st != "r" || j.tok != old):
 	case ticket && t.overdue(j, p.now):
+		t.inherit(k, j)
 		t.left(j)
 		t.end(j, "expired")
 		want = "expired"
@@ -120,32 +146,59 @@ func (p *player) enter(k Ticket, old, tok string) {
 		} else if slot-p.now > hold {
 			want = TicketEarly
 		}
-		t.left(j)
 		switch {
-		case want == "":
-			if !ticket {
-				j.att-- // the start that was missed is the same start
-			}
+		case want == "" && ticket:
+			t.inherit(k, j)
+			t.left(j)
 			p.m.enter(t, j, slot, p.now, tok)
-		default:
-			if !ticket {
-				j.fg++
+		case want == "":
+			t.left(j)
+			j.att-- // the start that was missed is the same start
+			p.m.enter(t, j, slot, p.now, tok)
+		case ticket:
+			if l := t.outs(); l[len(l)-1].id != k.ID {
+				p.seen("another went back")
 			}
+			t.recede(k)
+		default:
+			t.left(j)
+			j.fg++
 			t.toFront(j)
 		}
 	}
-	got := p.repeat(func() string {
+	ask := func() string {
 		g, answer, err := p.gate.ask(p.t.Context(), k, old, tok)
 		p.must(err)
 		if g != nil {
+			if j == nil || g.ID != j.id {
+				p.t.Errorf("%s was granted, want %+v", g.ID, j)
+				return answer
+			}
 			p.granted(g, slot)
 		}
 		return answer
-	}, want == "")
+	}
+	var got string
+	if again := ticket && want != "" && want != "gone"; again {
+		got = ask()
+	} else {
+		got = p.repeat(ask, want == "")
+	}
 	p.log("gate %v %s for %s: %q, slot %d", k, old, tok, got, slot-t0)
 	p.seen(fmt.Sprint("gate ", ticket, " ", want))
+	switch {
+	case replay && j.id != k.ID:
+		p.seen("receipt")
+	case ticket && want == "" && j.id != k.ID:
+		p.seen("gate other")
+	case ticket && want == "" && j.rel != k.Release:
+		p.seen("gate stale")
+	}
 	if got != want {
 		p.t.Errorf("gate: %q, want %q", got, want)
+	}
+	if ticket && want != "" && want != "gone" && p.r.IntN(4) == 0 { // the reply was lost: it is a ticket once more
+		p.enter(k, old, tok)
 	}
 }
 
@@ -154,11 +207,15 @@ func (p *player) granted(g *Grant, slot int64) {
 	if g.Slot.UnixMicro() != slot || g.Wait != time.Duration(slot-p.now)*time.Microsecond {
 		p.t.Errorf("slot of %s: %d, wait %v; want %d", g.ID, g.Slot.UnixMicro()-t0, g.Wait, slot-t0)
 	}
-	if j := t.jobs[g.ID]; int64(g.Attempt) != j.att || int64(g.Charged) != j.att-j.fg {
+	j := t.jobs[g.ID]
+	if int64(g.Attempt) != j.att || int64(g.Charged) != j.att-j.fg {
 		p.t.Errorf("attempt %d, charged %d of %s; want %d, %d", g.Attempt, g.Charged, g.ID, j.att, j.att-j.fg)
 	}
-	if n := len(p.grants); n == 0 || p.grants[n-1].Token != g.Token {
+	if !slices.ContainsFunc(p.grants, func(o *Grant) bool { return o.Token == g.Token && o.ID == g.ID && o.Tenant == g.Tenant }) {
 		p.grants = append(p.grants, g)
+		if p.order != nil && j.att == 1 {
+			p.order(t, j)
+		}
 	}
 }
 
@@ -168,12 +225,16 @@ func (p *player) stepGiveBack() {
 		return
 	}
 	t := p.m.tenants[k.Tenant]
-	if j := t.jobs[k.ID]; j != nil && j.st == "o" && j.rel == k.Release {
-		t.left(j)
-		t.toFront(j)
+	for range 1 + p.r.IntN(2) { // repeated, it is another one
+		want := min(1, len(t.outs()))
+		t.recede(k)
+		got, err := p.q.run(p.t.Context(), givebackScript, "give back", k.Tenant, k.ID, k.Release)
+		p.must(err)
+		p.log("give back %v: %v", k, got)
+		if got != int64(want) {
+			p.t.Errorf("give back: %v, want %d", got, want)
+		}
 	}
-	p.log("give back %v", k)
-	p.repeat(func() string { p.must(p.gate.GiveBack(p.t.Context(), k)); return "" }, true)
 }
 
 func (p *player) stepBeat() {

@@ -53,6 +53,7 @@ func (s *sole) out(k *Ticket) {
 	pipe.LRem(ctx, s.q.waitKey("a"), 1, "j")
 	pipe.HSet(ctx, s.q.stateKey("a"), "j", "o 7 0 0 0 - 0 1 - - ")
 	pipe.ZAdd(ctx, s.q.outKey(), redis.Z{Score: forever, Member: "a j"})
+	pipe.ZAdd(ctx, s.q.outsKey("a"), redis.Z{Score: 1, Member: "j"})
 	pipe.HSet(ctx, s.q.tenantKey("a"), "out", 1)
 	pipe.HSet(ctx, s.q.downstreamKey(), "out", 1)
 	_, err := pipe.Exec(ctx)

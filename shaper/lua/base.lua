@@ -23,7 +23,9 @@ local function k_wait(T) return P .. 'w:' .. T end    -- LIST  waiting ids, head
 local function k_later(T) return P .. 'z:' .. T end   -- ZSET  id -> µs; delayed, or waiting out a backoff
 local function k_jobs(T) return P .. 'j:' .. T end    -- HASH  id -> body, written once
 local function k_state(T) return P .. 's:' .. T end   -- HASH  id -> state; absent until a job first leaves its bucket
+local function k_outs(T) return P .. 'o:' .. T end  -- ZSET  id -> since; those of the tenant whose tickets are out, oldest first
 local function k_dead(T) return P .. 'x:' .. T end    -- ZSET  id -> µs when it died
+local function k_receipt(tok) return P .. 'g:' .. tok end -- STRING with TTL: the job that a ticket of another one was granted
 local function k_end(T, id) return P .. 'e:' .. T .. ':' .. id end -- STRING with TTL: how a job ended
 
 local function k_admit(rule, T) return P .. 'a:' .. rule .. ':' .. T end -- state of an admission rule, with TTL; T is '' for one that tenants share

@@ -50,7 +50,9 @@ local function take_next(more)
   end
   local cap = tonumber(ds.cap or 0)
   if cap > 0 and busy(ds) >= cap then return nil end
-  local t, id, j, body = pick(ds, cache, now)
+  local out = num(ds, 'out')
+  local t, id, j, body = pick(ds, cache, now, true)
+  if num(ds, 'out') < out then freed = true end -- the place that was kept for a ticket
   if not t then return nil end
   j.att = j.att + 1
   entered(ds, t, more, true)
@@ -79,13 +81,13 @@ local function report(T, id, tok, outcome, delay, text, more)
   local cancelled = j.st == 'c'
   local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
   left(ds, t, id, j, chains)
+  if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
+    woken = settle(ds, t, now) or woken
+    promoted = false
+  end
   -- The next job is picked before this one is written down, so that the receipt names it.
   local t2, id2, j2, body2
   if chains then
-    if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
-      woken = settle(ds, t, now) or woken
-      promoted = false
-    end
     t2, id2, j2, body2 = take_next(more)
     if t2 then j.nx = t2.name .. '/' .. id2 else place(tok, -1) end
   end
@@ -139,6 +141,7 @@ end
 for T, t in pairs(touched) do
   if gave[T] then woken = picked(ds, t, now) or woken else woken = settle(ds, t, now) or woken end
 end
+for _, t in pairs(cache) do save(t) end -- heal may have changed those that were only looked at
 if woken or (freed and ds.blocked == '1') then wake() end
 if freed then put(ds, 'blocked', '0') end
 save(ds)

@@ -1,64 +1,84 @@
--- gate: the one door to a handler. A ticket's holder asks to start its job and is granted a slot; or, holding a
+-- gate: the one door to a handler. A ticket's holder asks to start a job of its tenant and is granted a slot; or, holding a
 -- slot that it missed by more than the tolerance, asks for another one. Safe to repeat: by the new token.
+--
+-- A ticket says "wake up for this tenant" and starts the oldest job that is out, so that tickets may race to the gate, be lost,
+-- doubled or years late, and the jobs start in their order, each once, in slots of their own. The job that it was released for only
+-- matters for what is lost: that job then waits for the ticket of the one that went before it, and inherits its deadline. A ticket that
+-- starts nothing, since its tenant is paused or the slot is far ahead, sends back the youngest job that is out: nothing overtakes.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id  [4] the ticket's release number
 -- ARGV[5] token that owns the job, "-" for a ticket  [6] token that will own it, "pool.random"
 --
 -- Returns granted (slot.lua), or
---   {"gone"}              the ticket is void: its job is elsewhere
---   {"back", why}         the job went back to the front: "paused", or "early" (its slot is too far ahead to hold a worker)
+--   {"gone"}              no job of the tenant is out: the ticket is void; or the token owns nothing
+--   {"back", why}         a job went back to the front: "paused", or "early" (its slot is too far ahead to hold a worker)
 --   {"expired"}           the job waited too long and ended
 --
 -- Cost: O(log running).
 
 allow_oom()
 local now, T, id, old, new = clock(), ARGV[2], ARGV[3], ARGV[5], ARGV[6]
-local j = state(T, id)
-if not j then return { 'gone' } end
+local receipt = k_receipt(new) -- for a repeated call
+local ticket = old == '-'
 local ds = downstream(now)
 local t = tenant(ds, T, now)
-local body = call('HGET', k_jobs(T), id)
-if (j.st == 'r' or j.st == 'c') and j.tok == new then return granted(ds, t, id, j, now, body) end
 
-if body and j.st == 'c' and j.tok == old then -- cancelled, and its slot was missed: it need not start to end
-  left(ds, t, id, j)
-  finished(ds, t, id, j, 'cancelled', '', now)
+local function mine(j) return j and (j.st == 'r' or j.st == 'c') and j.tok == new end
+local j, body = state(T, id), call('HGET', k_jobs(T), id)
+if ticket and not mine(j) then
+  local before = call('GET', receipt)
+  j = before and state(T, before)
+  if mine(j) then
+    id, body = before, call('HGET', k_jobs(T), before)
+  else
+    id, j, body = outmost(T, true)
+  end
+end
+if not j or not body then return { 'gone' } end
+if mine(j) then return granted(ds, t, id, j, now, body) end
+
+local function freed(reply)
   if settle(ds, t, now) or ds.blocked == '1' then wake() end
   put(ds, 'blocked', '0')
   save(ds)
-  return { 'gone' }
+  return reply
 end
-local ticket = j.st == 'o' and old == '-' and j.rel == tonumber(ARGV[4])
-if not body or not (ticket or (j.st == 'r' and j.tok == old)) then return { 'gone' } end
 
--- back returns the job to the front of its bucket; a start that did not happen is forgiven.
-local function back(why)
+if j.st == 'c' and j.tok == old then -- cancelled, and its slot was missed: it need not start to end
   left(ds, t, id, j)
-  if not ticket then j.fg = j.fg + 1 end
-  to_front(T, id, j)
-  local woken = settle(ds, t, now)
-  if woken or ds.blocked == '1' then wake() end
-  put(ds, 'blocked', '0')
-  save(ds)
-  return { 'back', why }
+  finished(ds, t, id, j, 'cancelled', '', now)
+  return freed({ 'gone' })
+end
+if not (ticket and j.st == 'o' or j.st == 'r' and j.tok == old) then return { 'gone' } end
+
+-- back: nothing starts. A job that had a slot returns to the front, and its start is forgiven; a ticket sends the youngest.
+local function back(why)
+  if ticket then
+    recede(ds, t, ARGV[3], ARGV[4])
+  else
+    left(ds, t, id, j)
+    j.fg = j.fg + 1
+    to_front(T, id, j)
+  end
+  return freed({ 'back', why })
 end
 
 if ticket and j.att == 0 and overdue(ds, t, header(body), now) then
+  inherit(T, id, ARGV[3], ARGV[4])
   left(ds, t, id, j)
   finished(ds, t, id, j, 'expired', '', now)
-  if settle(ds, t, now) or ds.blocked == '1' then wake() end
-  put(ds, 'blocked', '0')
-  save(ds)
-  return { 'expired' }
+  return freed({ 'expired' })
 end
 if num(t, 'until') > now or num(ds, 'until') > now then return back('paused') end
 local slot = next_slot(ds, t, now)
 if slot - now > ds.hold then return back('early') end
 if ticket then
+  inherit(T, id, ARGV[3], ARGV[4])
   left(ds, t, id, j)
   j.att = j.att + 1
   entered(ds, t, new)
+  if id ~= ARGV[3] then call('SET', receipt, id, 'PX', 60000) end
 end
 run(ds, t, id, j, slot, new, now)
 if settle(ds, t, now) then wake() end

@@ -28,7 +28,7 @@ local function store(T, id, j)
 end
 
 local function header(body)
-  local since, wait, attempts, keep, timeout, digest = string.match(body, '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
+  local since, wait, attempts, keep, timeout, digest = string.match(body or '', '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
   if not since then return { since = 0, wait = -1, attempts = 0, keep = 0, digest = '-' } end
   return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
 end
@@ -95,6 +95,7 @@ local function left(ds, t, id, j, keep)
   local member = t.name .. ' ' .. id
   if j.st == 'o' then
     call('ZREM', K_OUT, member)
+    call('ZREM', k_outs(t.name), id)
     add(t, 'out', -1)
     add(ds, 'out', -1)
   elseif j.st == 'r' or j.st == 'c' then
@@ -103,6 +104,51 @@ local function left(ds, t, id, j, keep)
     add(ds, 'run', -1)
     if not keep then place(j.tok, -1) end
   end
+end
+
+-- goes_out enters a job as out until `deadline`, by which some ticket of its tenant must have come to the gate.
+local function goes_out(ds, t, id, j, deadline)
+  j.st = 'o'
+  store(t.name, id, j)
+  call('ZADD', K_OUT, int(deadline), t.name .. ' ' .. id)
+  call('ZADD', k_outs(t.name), int(j.since), id)
+  add(t, 'out', 1)
+  add(ds, 'out', 1)
+end
+
+-- outmost is the oldest or the youngest job of a tenant that is out, its state and body. A ticket starts the oldest, whichever job
+-- it was released for: tickets of a tenant race each other to the gate, and its jobs must not. What cannot be read is left to
+-- release, which brings it back in its time, lest it stop the others.
+local function outmost(T, oldest)
+  for _ = 1, BATCH do
+    local id = call(oldest and 'ZRANGE' or 'ZREVRANGE', k_outs(T), 0, 0)[1]
+    if not id then return nil end
+    local j, body = state(T, id), call('HGET', k_jobs(T), id)
+    if j and j.st == 'o' and body then return id, j, body end
+    call('ZREM', k_outs(T), id)
+  end
+end
+
+-- inherit: the ticket of `own`, release number rel, was used up by another job that leaves. If own is out it waits for the ticket of
+-- that one now, until its deadline, but not beyond its own: no job is out for longer than a ticket lives. Call it before that one
+-- leaves.
+local function inherit(T, id, own, rel)
+  if id == own then return end
+  local o, of_it, of_own = state(T, own), call('ZSCORE', K_OUT, T .. ' ' .. id), call('ZSCORE', K_OUT, T .. ' ' .. own)
+  if of_it and of_own and o and o.st == 'o' and o.rel == tonumber(rel) then
+    call('ZADD', K_OUT, int(math.min(tonumber(of_it), tonumber(of_own))), T .. ' ' .. own)
+  end
+end
+
+-- recede: the ticket of `own` starts nothing. The youngest job of the tenant that is out returns to the front, so that there are
+-- as many out as tickets and none overtakes an older one. Returns whether there was one.
+local function recede(ds, t, own, rel)
+  local id, j = outmost(t.name, false)
+  if not id then return false end
+  inherit(t.name, id, own, rel)
+  left(ds, t, id, j)
+  to_front(t.name, id, j)
+  return true
 end
 
 local DEAD_MAX = 10000          -- dead jobs that a tenant keeps

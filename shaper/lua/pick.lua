@@ -72,6 +72,17 @@ local function head(ds, t, now)
   end
 end
 
+-- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end here.
+local function first_out(ds, t, now)
+  for _ = 1, BATCH do
+    local id, j, body = outmost(t.name, true)
+    if not id then return nil end
+    left(ds, t, id, j)
+    if j.att > 0 or not overdue(ds, t, header(body), now) then return id, j, body end
+    finished(ds, t, id, j, 'expired', '', now)
+  end
+end
+
 local function ripe(ds, t, now)
   return num(t, 'until') <= now and busy(t) < nrule(ds, t, 'p:cap')
     and likely(t.tl, num(t, 'out'), now, ds.grace) <= now + ds.lead
@@ -79,8 +90,9 @@ end
 
 -- pick takes the next job out of its bucket, in fair order. Returns tenant, id, job, body; or nil.
 -- The job is in nobody's books then: the caller enters it as out or running before its script ends, and calls picked for
--- the tenant, which stays in the fair order until then.
-local function pick(ds, cache, now)
+-- the tenant, which stays in the fair order until then. With to_run it is to run at once, so a job whose ticket is out goes before
+-- the bucket's head; the ticket will start another one, or find none.
+local function pick(ds, cache, now, to_run)
   if num(ds, 'until') > now then return nil end
   if ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
   for _ = 1, BATCH do
@@ -89,13 +101,19 @@ local function pick(ds, cache, now)
     local t = load(ds, cache, T, now)
     ripen(t, now)
     local id, j, body
-    if ripe(ds, t, now) then id, j, body = head(ds, t, now) end
+    if ripe(ds, t, now) then
+      if to_run and num(t, 'out') > 0 then
+        id, j, body = first_out(ds, t, now)
+        if id then return t, id, j, body end -- its share was charged when its ticket left
+      end
+      id, j, body = head(ds, t, now)
+    end
     if id then
+      j.rel = j.rel + 1
       local start = math.max(num(ds, 'vt'), num(t, 'vt'))
       put(ds, 'vt', start)
       put(t, 'vt', start + math.floor(1000000 / nrule(ds, t, 'p:weight')))
       call('ZADD', K_READY, int(num(t, 'vt')), T)
-      j.rel = j.rel + 1
       return t, id, j, body
     end
     call('ZREM', K_READY, T)

@@ -55,6 +55,7 @@ local function back(book, counter, over, bring)
       bring(t, id, j)
     else -- its state cannot be read: whatever it was, it is not lost
       call('ZREM', book, members[i])
+      call('ZREM', k_outs(T), id)
       add(t, counter, -1)
       add(ds, counter, -1)
       if call('HEXISTS', k_jobs(T), id) == 1 then to_front(T, id, fresh(0)) end
@@ -79,11 +80,7 @@ while n < limit and n < free do
   local t, id, j = pick(ds, cache, now)
   if not t then break end
   n = n + 1
-  j.st = 'o'
-  store(t.name, id, j)
-  call('ZADD', K_OUT, int(now + ticket_ttl), t.name .. ' ' .. id)
-  add(t, 'out', 1)
-  add(ds, 'out', 1)
+  goes_out(ds, t, id, j, now + ticket_ttl)
   picked(ds, t, now)
   out[#out + 1] = t.name
   out[#out + 1] = id
@@ -116,7 +113,7 @@ if ARGV[4] == '1' then -- forget tenants whose hash has timed out
       call('ZADD', K_TENANTS, int(now), T)
     else
       call('ZREM', K_TENANTS, T)
-      if level(T) == 0 then call('UNLINK', k_dead(T), k_jobs(T), k_state(T)) end -- its dead were too old
+      if level(T) == 0 then call('UNLINK', k_dead(T), k_jobs(T), k_state(T), k_outs(T)) end -- its dead were too old
     end
   end
 end

@@ -1,0 +1,320 @@
+package shaper
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// TestFirstInFirstOutWhateverTheOrder: as long as no job fails or waits too long, no worker crashes and no ticket is lost, jobs of a
+// tenant start in the order in which they were accepted. Tickets come to the gate in any order, doubled and stale, are given back,
+// find their tenant paused or their slot far away; workers ask for more while tickets are out; rates and caps change below this.
+func TestFirstInFirstOutWhateverTheOrder(t *testing.T) {
+	rdb := redistest.Open(t)
+	sequences := 200
+	if testing.Short() {
+		sequences = 60
+	}
+	first := rand.Uint64() >> 16
+	var happened sync.Map
+	for i := range sequences {
+		if inOrder(t, newWorld(t, rdb), first+uint64(i), &happened); t.Failed() {
+			t.Fatalf("seed %d", first+uint64(i))
+		}
+	}
+	for _, what := range []string{"gate other", "gate stale", "gate true paused", "gate true early", "another went back", "next that was out"} {
+		if _, ok := happened.Load(what); !ok && sequences >= 200 {
+			t.Errorf("in %d sequences %q has not happened", sequences, what)
+		}
+	}
+}
+
+func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
+	p := &player{world: w, r: rand.New(rand.NewPCG(seed, 0)), happened: happened, ids: []string{"none"},
+		m: &model{names: []string{"a", "b"}[:1+seed%2], tenants: map[string]*mTenant{}, pools: map[string]*mPool{}}}
+	defer func() {
+		if t.Failed() {
+			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
+		}
+	}()
+	fast := []buckets.Rate{rate(50, time.Second), rate(100, time.Second), rate(300, time.Second), rate(1000, time.Second)}
+	last := map[string]int64{}
+	p.order = func(t *mTenant, j *mJob) {
+		if j.since < last[t.name] {
+			p.t.Errorf("%s of %s started after one that was accepted later", j.id, t.name)
+		}
+		last[t.name] = max(j.since, last[t.name])
+	}
+	policy := func(t *mTenant) {
+		t.rate, t.depth, t.cap, t.attempts = pick(p.r, fast), 100, int64(3+p.r.IntN(6)), 5
+		if p.r.IntN(8) == 0 {
+			t.rate = rate(7, time.Second) // what was released for another rate is early now
+		}
+		p.log("policy of %s: %v, cap %d", t.name, t.rate, t.cap)
+		p.set(t.name, Policy{Rate: t.rate, Depth: int(t.depth), MaxInFlight: int(t.cap), MaxAttempts: int(t.attempts)})
+	}
+	for _, name := range p.m.names {
+		p.m.tenants[name] = &mTenant{name: name, jobs: map[string]*mJob{}}
+		policy(p.m.tenants[name])
+	}
+	if p.r.IntN(3) == 0 {
+		p.m.rate = pick(p.r, fast)
+		p.setDownstream(DownstreamPolicy{Rate: p.m.rate})
+	}
+	p.beat("p1", 5, time.Hour)
+	var held []Ticket // that have not been to the gate
+	offered := 0
+	offer := func() {
+		for range 1 + p.r.IntN(4) {
+			offered++
+			t := p.tenant()
+			p.ids = append(p.ids, fmt.Sprint("j", 1000-offered)) // their names do not help
+			s := Spec{Tenant: t.name, ID: p.ids[offered], Type: "test", Payload: []byte("A")}
+			want := p.expect(t, s, 0)
+			if r := p.offer(s); r.Status != Accepted || !strings.HasPrefix(want, "accepted") {
+				p.t.Errorf("%+v, want %s", r, want)
+			}
+		}
+	}
+	release := func() {
+		n := len(p.tickets)
+		p.release(1+p.r.IntN(5), 1)
+		held = append(held, p.tickets[n:]...)
+	}
+	use := func(how func(Ticket)) {
+		if len(held) > 0 {
+			i := p.r.IntN(len(held))
+			k := held[i]
+			if p.r.IntN(5) > 0 { // else it is used, and comes again
+				held = append(held[:i:i], held[i+1:]...)
+			}
+			how(k)
+		}
+	}
+	gate := func() { use(func(k Ticket) { p.enter(k, "-", p.token()) }) }
+	finish := func() {
+		if g, ok := live(p, p.grants, p.owns); ok {
+			p.finish(g, EndOK, 0, pick(p.r, []string{"-", poolOf(g.Token) + p.token()[2:]}))
+		}
+	}
+	steps := []func(){offer, offer, release, release, gate, gate, gate, gate, finish, finish, finish,
+		func() {
+			use(func(k Ticket) { p.m.tenants[k.Tenant].recede(k); p.must(p.gate.GiveBack(t.Context(), k)) })
+		},
+		func() {
+			if p.r.IntN(2) == 0 {
+				p.pause(pick(p.r, append([]string{""}, p.m.names...)), pick(p.r, []int64{0, 0, 30 * milli}))
+			}
+		},
+		func() {
+			if p.r.IntN(3) == 0 {
+				policy(p.tenant())
+			}
+		},
+	}
+	for range 60 {
+		pick(p.r, steps)()
+		p.pass(pick(p.r, []int64{5, 5, milli, 5 * milli, 20 * milli}))
+		if p.check(); t.Failed() {
+			return
+		}
+	}
+	for _, name := range append([]string{""}, p.m.names...) {
+		p.pause(name, 0)
+	}
+	for i := 0; p.left() > 0 && !t.Failed(); i++ {
+		if i == 2000 {
+			p.t.Errorf("%d jobs did not end", p.left())
+		}
+		release()
+		for len(held) > 0 {
+			gate()
+		}
+		for _, g := range p.grants {
+			if p.owns(g) {
+				p.finish(g, EndOK, 0, "-")
+			}
+		}
+		p.pass(20 * milli)
+	}
+	p.check()
+}
+
+// A worker that is given a job whose ticket is out frees the place that was kept for the ticket: a scheduler that waits for one wakes.
+func TestChainingFreesThePlaceOfTheTicket(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second)})
+	w.pool("p", 2)
+	w.offers("a", 4)
+	g := w.start()
+	w.pass(second)
+	if tickets, _, _ := w.release(5); len(tickets) != 1 {
+		t.Fatalf("%d tickets, want one for the other place", len(tickets))
+	}
+	w.pass(second)
+	sub := w.rdb.Subscribe(withTimeout(t), w.q.signalChannel())
+	defer sub.Close()
+	_, err := sub.Receive(withTimeout(t))
+	w.must(err)
+	if _, next := w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")}); next == nil || next.ID != "a2" {
+		t.Fatalf("next: %+v, want a2, which was out", next)
+	}
+	if msg, err := sub.ReceiveMessage(withTimeout(t)); err != nil || msg.Payload != "w" {
+		t.Errorf("the scheduler heard %v (%v), want that it should wake", msg, err)
+	}
+	if tickets, _, _ := w.release(5); len(tickets) != 1 || tickets[0].ID != "a3" {
+		t.Errorf("released %v, want a3", tickets)
+	}
+}
+
+// A job that waited too long while its ticket was out is not chained either.
+func TestChainingHeedsMaxWait(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second)})
+	w.pool("p", 4)
+	w.offers("a", 1)
+	g := w.start()
+	w.offer(Spec{Tenant: "a", ID: "hasty", MaxWait: 100 * time.Millisecond})
+	w.pass(50 * milli)
+	if tickets, _, _ := w.release(5); len(tickets) != 1 {
+		t.Fatalf("%d tickets", len(tickets))
+	}
+	w.offer(Spec{Tenant: "a", ID: "patient"})
+	w.pass(second)
+	w.release(0) // its time has come
+	if _, next := w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")}); next == nil || next.ID != "patient" {
+		t.Errorf("next: %+v, want the one that waits patiently", next)
+	}
+	if s := w.job("a", "hasty").State; s != StateExpired {
+		t.Errorf("the hasty one is %s, want expired", s)
+	}
+}
+
+// A job whose state cannot be read while its ticket is out does not stop those behind it, and comes back when its time is over; one
+// without a body is forgotten.
+func TestUnreadableOutDoesNotBlock(t *testing.T) {
+	for _, chains := range []bool{false, true} {
+		w := newWorld(t, redistest.Open(t))
+		w.set("a", Policy{Rate: rate(1000, time.Second)})
+		w.pool("p", 9)
+		w.offers("a", 1)
+		g := w.start()
+		w.pass(second)
+		for _, id := range []string{"state", "body", "good", "waits"} {
+			w.offer(Spec{Tenant: "a", ID: id})
+		}
+		tickets, _, _ := w.release(3)
+		if len(tickets) != 3 {
+			t.Fatalf("%d tickets", len(tickets))
+		}
+		w.must(w.rdb.HSet(t.Context(), w.q.stateKey("a"), "state", "garbage").Err())
+		w.must(w.rdb.HDel(t.Context(), w.q.jobsKey("a"), "body").Err())
+		w.pass(second)
+		if chains {
+			_, g = w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")})
+		} else {
+			g, _ = w.enter(tickets[0], "p")
+		}
+		if g == nil || g.ID != "good" {
+			t.Errorf("chains %v: %+v was granted, want the good one", chains, g)
+		}
+		w.pass(6 * second)
+		started := []string{w.start().ID, w.start().ID}
+		if fmt.Sprint(started) != "[state waits]" {
+			t.Errorf("then %v started, want state and waits", started)
+		}
+		if n := w.rdb.ZCard(t.Context(), w.q.outsKey("a")).Val(); n > 0 {
+			t.Errorf("%d are out for ever", n)
+		}
+	}
+}
+
+// Nothing is left in the books of a job of which all is gone while its ticket was out.
+func TestGoneWhileOut(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 9)
+	w.offers("a", 1)
+	if tickets, _, _ := w.release(1); len(tickets) != 1 {
+		t.Fatalf("%d tickets", len(tickets))
+	}
+	w.must(w.rdb.Del(t.Context(), w.q.stateKey("a"), w.q.jobsKey("a")).Err())
+	w.pass(6 * second)
+	w.release(1)
+	for _, key := range []string{w.q.outsKey("a"), w.q.outKey(), w.q.waitKey("a")} {
+		if n := w.rdb.Exists(t.Context(), key).Val(); n > 0 {
+			t.Errorf("%s is left", key)
+		}
+	}
+}
+
+// A report that asks for more finds what another one of the same call has made room for.
+func TestBatchMakesRoom(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second), MaxInFlight: 2})
+	w.pool("p", 9)
+	w.offers("a", 3)
+	first, second := w.start(), w.start()
+	var args []any
+	for i, g := range []*Grant{first, second} {
+		args = append(args, g.Tenant, g.ID, g.Token, string(EndOK), 0, "", []string{"-", "p.next"}[i])
+	}
+	w.pass(1_000_000)
+	v, err := w.q.run(t.Context(), finishScript, "finish jobs", args...)
+	w.must(err)
+	r := replyOf(v)
+	if became := replyOf(r.next()).str(); became != "done" {
+		t.Errorf("first: %s", became)
+	}
+	one := replyOf(r.next())
+	if became, run := one.str(), one.str(); became != "done" || run != "run" {
+		t.Errorf("second: %s %s, want it done, and a3 to run", became, run)
+	}
+}
+
+// A report on a job whose body is gone is taken down, and nothing is started for nobody.
+func TestReportWithoutBody(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1000, time.Second)})
+	w.pool("p", 9)
+	w.offers("a", 2)
+	g := w.start()
+	w.must(w.rdb.HDel(t.Context(), w.q.jobsKey("a"), g.ID).Err())
+	w.pass(second)
+	became, next := w.finish(g, Finish{Ending: EndError, Delay: time.Millisecond, Next: NewToken("p")})
+	if became != "retry" || next == nil || next.ID != "a2" {
+		t.Errorf("%s, next %+v; want a retry, and a2", became, next)
+	}
+}
+
+// Backoffs are brought near once after the clock stepped back, also for a tenant that a report only looked at.
+func TestReportHealsOnce(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	for _, name := range []string{"a", "b"} {
+		w.set(name, Policy{Rate: rate(1000, time.Second)})
+	}
+	w.pool("p", 9)
+	w.offers("b", 1)
+	w.finish(w.start(), Finish{Ending: EndError, Delay: 3 * time.Hour})
+	w.offers("a", 1)
+	g := w.start()
+	w.must(w.rdb.ZAdd(t.Context(), w.q.dueKey(), redis.Z{Score: 0, Member: "b"}).Err()) // as release does after a step
+	w.pass(-3600 * second)
+	want := w.now + 3*3600*second
+	w.must(w.admin.pause(t.Context(), "", "1000")) // so that nothing is done about b but to look at it
+	if became, next := w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")}); became != "done" || next != nil {
+		t.Errorf("%s, next %v", became, next)
+	}
+	w.pass(second)
+	w.release(1)
+	if at := int64(w.rdb.ZScore(t.Context(), w.q.laterKey("b"), "b1").Val()); at > want || at < want-10*second {
+		t.Errorf("the backoff ends %v from what it was, want it about there", time.Duration(at-want)*time.Microsecond)
+	}
+}
