@@ -167,21 +167,18 @@ func (p *Pool) run(s *start, more bool) *start {
 // longer than the tolerance then, and asking on would only burn slots.
 const maxMissed = 5
 
-// inSlot sleeps until the slot of s, and runs the handler. The wait is anchored on both ends of the call that granted the slot:
-// never before reply + wait, since the reply was made before it came; and not later than request + wait + τ, since
-// Redis' clock stood at the instant of the grant no earlier than the request was sent. Whoever missed that asks for another
-// slot. False: there was no start, and the job is off the books.
+// inSlot runs the handler in the slot of s, or in another one if that was missed. False: there was no start, and the job is off
+// the books.
 func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 	for missed := 0; ; missed++ {
-		err := precise.SleepUntil(p.hold, s.at())
-		if err != nil || s.ctx.Err() != nil { // stopping; or cancelled meanwhile, and then this ends the job
-			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
-			return f, false
-		}
-		f, late, started := p.handle(s)
-		if started {
+		f, late, how := p.handle(s)
+		switch how {
+		case hasStarted:
 			p.cfg.Metrics.started(late)
 			return f, true
+		case calledOff:
+			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
+			return f, false
 		}
 		p.cfg.Metrics.missedSlot()
 		if missed == maxMissed {
@@ -231,18 +228,31 @@ func (p *Pool) again(s *start) bool {
 	return true
 }
 
-// handle runs the handler unless the slot has passed by more than the tolerance, waits for its return, also beyond the end of
-// its context (a handler keeps its place as long as it runs), and tells what to report. A panic and runtime.Goexit are errors.
-func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, started bool) {
-	g := s.grant
-	ctx, cancel := context.WithTimeoutCause(s.ctx, g.Timeout, errTimeout)
+// What came of a slot.
+type slotUse int
+
+const (
+	missedSlot slotUse = iota // it passed by more than the tolerance
+	calledOff                 // the pool stops, or the job was cancelled; then its end is taken down when it goes back
+	hasStarted
+)
+
+// handle sleeps until the slot of s, runs the handler, waits for its return, also beyond the end of its context (a handler keeps
+// its place as long as it runs), and tells what to report. A panic and runtime.Goexit are errors.
+//
+// The wait is anchored on both ends of the call that granted the slot: never before reply + wait, since the reply was made before
+// it came; and not later than request + wait + τ, since Redis' clock stood at the instant of the grant no earlier than the
+// request was sent. Whoever missed that asks for another slot.
+func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUse) {
+	g, at := s.grant, s.at()
+	ctx, cancel := context.WithDeadlineCause(s.ctx, at.Add(g.Timeout), errTimeout)
 	defer cancel()
 	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
 		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
 	task := asynq.NewTaskWithHeaders(g.Type, g.Payload, g.Headers)
 	slot := s.asked.Add(g.Wait) // or a little earlier
 	ended := make(chan struct{})
-	go func() { // its own goroutine, so that Goexit ends only the handler
+	go func() { // its own goroutine, so that Goexit ends only the handler; it sleeps itself, so that no switch follows the sleep
 		defer close(ended)
 		fault := fmt.Errorf("handler ended its goroutine: %w", errHandler)
 		defer func() {
@@ -250,23 +260,27 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, started bo
 				fault = fmt.Errorf("handler panicked: %v: %w", r, errHandler)
 				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
-			if started && f.Ending == "" {
+			if how == hasStarted && f.Ending == "" {
 				f = outcome(ctx, g, fault)
 			}
 		}()
+		if precise.SleepUntil(p.hold, at) != nil || s.ctx.Err() != nil {
+			how = calledOff
+			return
+		}
 		// Nothing stands between this look at the clock and the handler, lest a busy machine find time there.
 		if late = time.Since(slot); late > g.Tolerance {
 			return
 		}
-		started = true
+		how = hasStarted
 		// outcome belongs in here: what an error's methods do is the handler's doing too, and those of a nil *MyError panic.
 		f = outcome(ctx, g, p.handler.ProcessTask(ctx, task))
 	}()
 	<-ended
-	if started {
+	if how == hasStarted {
 		p.cfg.Metrics.handled(time.Since(slot.Add(late)))
 	}
-	return f, late, started
+	return f, late, how
 }
 
 var errHandler = errors.New("fault in the handler")
