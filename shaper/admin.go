@@ -43,7 +43,8 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	}
 	sort.Strings(names)
 	sum := sha256.New()
-	fmt.Fprint(sum, downstreamFields(p))
+	fields := downstreamFields(p)
+	fmt.Fprint(sum, fields)
 	for _, name := range names {
 		fmt.Fprint(sum, name, policyFields(tenants[name]))
 	}
@@ -64,7 +65,7 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 			stale = append(stale, name)
 		}
 	}
-	ok, err := a.setPolicy(ctx, "", version, true, append(downstreamFields(p), "config", print))
+	ok, err := a.setPolicy(ctx, "", version, true, append(fields, "config", print))
 	if err != nil {
 		return nil, err
 	}

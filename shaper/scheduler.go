@@ -36,7 +36,7 @@ type Scheduler struct {
 // SchedulerOptions are set once for a Scheduler. The zero value serves.
 type SchedulerOptions struct {
 	Poll      time.Duration // the longest sleep; default 1s
-	TicketTTL time.Duration // a ticket that did not come to the gate by then is void; default 5s
+	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 5s
 	Logger    *slog.Logger  // default slog.Default()
 	OnRelease func(RTT time.Duration, tickets int)
 }
@@ -188,7 +188,7 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	}
 	if len(tickets) > 0 {
 		if err := s.dispatcher.Dispatch(ctx, tickets); err != nil {
-			// The tickets are void after TicketTTL, and their jobs go back to the front.
+			// Their jobs go back to the front after TicketTTL.
 			return len(tickets), 0, fmt.Errorf("dispatch %d tickets: %w", len(tickets), err)
 		}
 	}

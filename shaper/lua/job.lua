@@ -3,7 +3,7 @@
 -- body  (k_jobs)   "since max_wait attempts keep timeout digest\ntype\nheaders\npayload"; µs, ms, n, ms, ms; 0 = the tenant's
 -- state (k_state)  "st rel att fg cr tok slot since nx reason err"
 --   st     w waiting (has been out before), o ticket out, r running, c running and cancelled, z waiting out a backoff, x dead
---   rel    release number: how many tickets were released; a ticket with another one is void
+--   rel    release number: how many tickets were released for it; tells its last ticket from older ones, see inherit
 --   att    starts so far; fg those that are forgiven (throttled, handed back, crashed): att - fg count against the maximum
 --   cr     crashes    tok  the owner's token    slot  µs of its last start    since  µs, keeps the order of those that came back
 --   nx     "tenant/id" that the finishing call was given to run next, so that its replay can answer the same

@@ -42,10 +42,13 @@ local function promote(ds, cache, now)
   return #names == BATCH
 end
 
--- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first start to the back.
+-- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first start to the back. Once a
+-- script: its instant stands still, so nothing more falls due.
 local function ripen(t, now)
+  if t.ripened then return end
   local T = t.name
   local ids = call('ZRANGEBYSCORE', k_later(T), '-inf', int(now), 'LIMIT', 0, BATCH)
+  t.ripened = #ids < BATCH
   for _, id in ipairs(ids) do
     call('ZREM', k_later(T), id)
     local j = state(T, id)
