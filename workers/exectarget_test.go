@@ -36,7 +36,6 @@ func sh(script string, args ...string) []string {
 }
 
 func TestExecTargetExitStatus(t *testing.T) {
-	const ok, failed, hopeless, throttled = "ok", "error", "hopeless", "throttled"
 	for _, tc := range []struct{ script, want, text string }{
 		{"exit 0", ok, ""},
 		{"exit 1", failed, "sh: exit status 1"},
@@ -52,19 +51,7 @@ func TestExecTargetExitStatus(t *testing.T) {
 		t.Run(tc.script, func(t *testing.T) {
 			h := newExecTest(t, ExecConfig{Argv: sh(tc.script)})
 			err := h.ProcessTask(testContext(t), asynq.NewTask("x", nil))
-			var te *ThrottledError
-			got := failed
-			switch {
-			case err == nil:
-				got = ok
-			case errors.Is(err, asynq.SkipRetry):
-				got = hopeless
-			case errors.As(err, &te):
-				got = throttled
-				if te.After != time.Second || te.Downstream {
-					t.Errorf("%+v", te)
-				}
-			}
+			got := verdictOf(t, err, time.Second)
 			if got != tc.want || (err != nil && !strings.Contains(err.Error(), tc.text)) {
 				t.Errorf("%s, %v; want %s, %s", got, err, tc.want, tc.text)
 			}

@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 // What a status means, and with it what the pool will do.
 func TestHTTPTargetStatus(t *testing.T) {
-	const ok, failed, hopeless, throttled = "ok", "error", "hopeless", "throttled"
 	for _, tc := range []struct {
 		status     int
 		retryAfter string
@@ -45,19 +43,7 @@ func TestHTTPTargetStatus(t *testing.T) {
 		target.client.CloseIdleConnections()
 		srv.Close()
 
-		var te *ThrottledError
-		got := failed
-		switch {
-		case err == nil:
-			got = ok
-		case errors.Is(err, asynq.SkipRetry):
-			got = hopeless
-		case errors.As(err, &te):
-			got = throttled
-			if te.After != 7*time.Second || te.Downstream {
-				t.Errorf("%d: %+v", tc.status, te)
-			}
-		}
+		got := verdictOf(t, err, 7*time.Second)
 		if got != tc.want {
 			t.Errorf("%d with Retry-After %q: %s (%v), want %s", tc.status, tc.retryAfter, got, err, tc.want)
 		}

@@ -1,0 +1,30 @@
+package workers
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// What a target's error means to the pool.
+const ok, failed, hopeless, throttled = "ok", "error", "hopeless", "throttled"
+
+// verdictOf returns what err means. Whoever is throttled is to wait for after, and only its tenant.
+func verdictOf(t *testing.T, err error, after time.Duration) string {
+	t.Helper()
+	var te *ThrottledError
+	switch {
+	case err == nil:
+		return ok
+	case errors.Is(err, asynq.SkipRetry):
+		return hopeless
+	case errors.As(err, &te):
+		if te.After != after || te.Downstream {
+			t.Errorf("throttled for %v, all tenants %v; want %v, only the job's", te.After, te.Downstream, after)
+		}
+		return throttled
+	}
+	return failed
+}
