@@ -251,15 +251,19 @@ func (g *Gate) Leave(ctx context.Context, pool string) error {
 
 // Signal is what a Listener hears.
 type Signal struct {
-	Kind       byte // 'w' something may leave earlier than thought, 't' tickets are on their way, 'c' a running job was cancelled
+	// 'w' something may leave earlier than thought, 't' tickets are on their way, 'c' a running job was cancelled, 'p' a tenant is
+	// paused: what holds a slot that has not come should go back; without a tenant the whole downstream is.
+	Kind       byte
 	Tenant, ID string
 }
 
 func parseSignal(s string) (Signal, bool) {
 	f := strings.Fields(s)
 	switch {
-	case len(f) == 1 && (f[0] == "w" || f[0] == "t"):
+	case len(f) == 1 && (f[0] == "w" || f[0] == "t" || f[0] == "p"):
 		return Signal{Kind: f[0][0]}, true
+	case len(f) == 2 && f[0] == "p":
+		return Signal{Kind: 'p', Tenant: f[1]}, true
 	case len(f) == 3 && f[0] == "c":
 		return Signal{Kind: 'c', Tenant: f[1], ID: f[2]}, true
 	}

@@ -62,6 +62,10 @@ func TestSignalsAreHeard(t *testing.T) {
 	hear(Signal{Kind: 'w'})
 	w.must(w.admin.Resume(t.Context(), "a"))
 	hear(Signal{Kind: 'w'})
+	w.must(w.admin.Pause(t.Context(), "a", time.Minute))
+	hear(Signal{Kind: 'p', Tenant: "a"})
+	w.must(w.admin.Pause(t.Context(), "", time.Minute))
+	hear(Signal{Kind: 'p'})
 }
 
 func TestListenerClosesTwice(t *testing.T) {

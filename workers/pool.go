@@ -60,6 +60,7 @@ type Pool struct {
 	cfg        Config
 	log        *slog.Logger
 	bell       *doorbell
+	clock      redisClock
 	places     chan struct{} // holds one for each ticket that is being served
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
@@ -76,8 +77,9 @@ type Pool struct {
 
 	mu       sync.Mutex        // guards what follows
 	running  map[string]*start // by token
-	draining bool              // tickets are given back
-	idle     sync.WaitGroup    // counts tickets that are being served
+	pauses   pauses
+	draining bool           // tickets are given back
+	idle     sync.WaitGroup // counts tickets that are being served
 }
 
 // New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware too; inside it
@@ -169,6 +171,13 @@ func (p *Pool) hear(s shaper.Signal) {
 			if r.grant.Tenant == s.Tenant && r.grant.ID == s.ID {
 				r.end(shaper.ErrCancelled)
 			}
+		}
+	case 'p':
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pauses.note(s.Tenant, time.Now())
+		for _, r := range p.running {
+			p.pauses.check(r)
 		}
 	}
 }

@@ -17,23 +17,14 @@ import (
 type start struct {
 	grant *shaper.Grant
 	asked time.Time // before the call that granted the slot
-	told  time.Time // after it
+	at    time.Time // when the slot has surely come, see redisClock
 	end   context.CancelCauseFunc
 	ctx   context.Context
 
-	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
-}
+	wait   context.Context // until the slot; ends when the pool stops, or when recall says that the slot shall not be used
+	recall context.CancelFunc
 
-// at is the instant at which s may start: reply + wait, or a little later. Requests reach Redis more evenly than replies wake a
-// goroutine up, so where the reply came within a sixteenth of the tolerance, that much after request + wait is both safe (it is not
-// before reply + wait) and more even. The constant delay moves all starts alike.
-func (s *start) at() time.Time {
-	safe := s.told.Add(s.grant.Wait)
-	even := s.asked.Add(s.grant.Wait + s.grant.Tolerance/16)
-	if even.After(safe) {
-		return even
-	}
-	return safe
+	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
 }
 
 // ticket is asynq's handler. It returns nil whatever comes of the job: asynq must never retry one.
@@ -105,10 +96,12 @@ func (p *Pool) enter(t shaper.Ticket) *start {
 
 // granted enters a start into the books of the pool, so that its lease is kept up. err tells that its job cannot be read.
 func (p *Pool) granted(g *shaper.Grant, asked time.Time, err error) *start {
-	s := &start{grant: g, asked: asked, told: time.Now()}
+	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Wait, asked, time.Now())}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
+	s.wait, s.recall = context.WithCancel(p.hold)
 	p.mu.Lock()
 	p.running[g.Token] = s
+	p.pauses.check(s)
 	p.mu.Unlock()
 	if err != nil {
 		p.log.Error("job cannot be read", "tenant", g.Tenant, "job", g.ID, "err", err)
@@ -121,6 +114,7 @@ func (p *Pool) forget(s *start) {
 	p.mu.Lock()
 	delete(p.running, s.grant.Token)
 	p.mu.Unlock()
+	s.recall()
 	s.end(nil)
 }
 
@@ -220,10 +214,12 @@ func (p *Pool) again(s *start) bool {
 		p.forget(s)
 		return false
 	}
+	at := p.clock.instant(grant.Slot, grant.Wait, asked, time.Now())
 	p.mu.Lock()
 	delete(p.running, s.grant.Token)
-	s.grant, s.asked, s.told, s.changing = grant, asked, time.Now(), false
+	s.grant, s.asked, s.at, s.changing = grant, asked, at, false
 	p.running[token] = s
+	p.pauses.check(s)
 	p.mu.Unlock()
 	return true
 }
@@ -233,18 +229,18 @@ type slotUse int
 
 const (
 	missedSlot slotUse = iota // it passed by more than the tolerance
-	calledOff                 // the pool stops, or the job was cancelled; then its end is taken down when it goes back
+	calledOff                 // the pool stops, the tenant was paused, or the job was cancelled; then its end is taken down when it goes back
 	hasStarted
 )
 
 // handle sleeps until the slot of s, runs the handler, waits for its return, also beyond the end of its context (a handler keeps
 // its place as long as it runs), and tells what to report. A panic and runtime.Goexit are errors.
 //
-// The wait is anchored on both ends of the call that granted the slot: never before reply + wait, since the reply was made before
-// it came; and not later than request + wait + τ, since Redis' clock stood at the instant of the grant no earlier than the
-// request was sent. Whoever missed that asks for another slot.
+// The wait is anchored on both ends of the calls that grant slots. It ends when the slot has surely come, by the reply to this call or
+// to one that was answered faster (redisClock); and no later than request + wait + τ, since Redis' clock stood at the instant of the
+// grant no earlier than the request was sent. Whoever missed that asks for another slot.
 func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUse) {
-	g, at := s.grant, s.at()
+	g, at := s.grant, s.at
 	ctx, cancel := context.WithDeadlineCause(s.ctx, at.Add(g.Timeout), errTimeout)
 	defer cancel()
 	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
@@ -264,7 +260,7 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 				f = outcome(ctx, g, fault)
 			}
 		}()
-		if precise.SleepUntil(p.hold, at) != nil || s.ctx.Err() != nil {
+		if precise.SleepUntil(s.wait, at) != nil || s.ctx.Err() != nil {
 			how = calledOff
 			return
 		}

@@ -16,7 +16,8 @@ local K_OUT     = P .. 'out'      -- ZSET   "tenant id" -> µs by which its tick
 local K_RUN     = P .. 'run'      -- ZSET   "tenant id" -> µs at which its lease ends
 local K_POOLS   = P .. 'pools'    -- HASH   pool -> "places µs", pool:n -> jobs that it runs
 local K_TENANTS = P .. 'tenants'  -- ZSET   tenant -> µs since when it is idle, FOREVER while it is busy
-local SIGNAL    = P .. 'sig'      -- channel: "w" something is due earlier, "t" tickets are on their way, "c tenant id" cancel
+local SIGNAL    = P .. 'sig'      -- channel: "w" something is due earlier, "t" tickets are on their way, "c tenant id" cancel,
+                                  -- "p" all is paused, "p tenant" that tenant is
 
 local function k_tenant(T) return P .. 't:' .. T end  -- HASH  policy, timeline, counts
 local function k_wait(T) return P .. 'w:' .. T end    -- LIST  waiting ids, head leaves next

@@ -106,7 +106,10 @@ local function report(T, id, tok, outcome, delay, text, more)
     answer = 'back'
   elseif outcome == 'throttled' or outcome == 'throttled-all' then
     local h = outcome == 'throttled' and t or ds
-    if num(h, 'until') < now + delay then put(h, 'until', now + delay) end
+    if num(h, 'until') < now + delay then
+      put(h, 'until', now + delay)
+      hush(outcome == 'throttled' and T or '')
+    end
     j.fg, j.err = j.fg + 1, text
     to_front(T, id, j)
     count(t, 'throttled')

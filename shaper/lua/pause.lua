@@ -24,5 +24,5 @@ else
   if ends > 0 then call('PERSIST', t.key) end
 end
 save(ds)
-if ends == 0 then wake() end
+if ends == 0 then wake() else hush(T) end
 return int(ends)

@@ -133,3 +133,6 @@ local function settle(ds, t, now)
 end
 
 local function wake() call('PUBLISH', SIGNAL, 'w') end
+
+-- hush says that T is paused (T = '': the downstream), to workers that hold a slot of it which has not come.
+local function hush(T) call('PUBLISH', SIGNAL, T == '' and 'p' or 'p ' .. T) end
