@@ -18,7 +18,6 @@ import (
 	"github.com/hibiken/asynq"
 	"golang.org/x/sys/unix"
 
-	"github.com/jobshaper/jobshaper/internal/precise"
 	"github.com/jobshaper/jobshaper/shaper"
 	"github.com/jobshaper/jobshaper/workers"
 )
@@ -49,7 +48,7 @@ func child() {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	switch c.Kind {
-	case "reference", "sleep":
+	case "reference", "sleep": // the one asks the kernel to sleep, to the ns; the other as Go programs do
 		begin := time.Now().Add(50 * time.Millisecond)
 		at := make([]int64, c.N)
 		for k := range at {
@@ -57,7 +56,10 @@ func child() {
 			if c.Kind == "sleep" {
 				time.Sleep(time.Until(due))
 			} else {
-				_ = precise.SleepUntil(context.Background(), due)
+				for time.Until(due) > 0 {
+					ts := unix.NsecToTimespec(int64(time.Until(due)))
+					_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &ts, nil)
+				}
 			}
 			at[k] = monotonic()
 		}

@@ -36,7 +36,7 @@ func pace(ctx context.Context, b *bench) error {
 				took := float64(starts[len(starts)-1]-starts[0]) / 1e9
 				rateErr = append(rateErr, math.Abs(took*float64(rate)/float64(n-1)-1))
 				for _, kind := range []string{"reference", "sleep"} {
-					p, err := spawn(childConfig{Kind: kind, Interval: interval, N: max(n/4, 50)})
+					p, err := spawn(childConfig{Kind: kind, Interval: interval, N: n})
 					if err != nil {
 						return err
 					}
