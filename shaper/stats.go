@@ -213,6 +213,18 @@ type JobFilter struct {
 	Limit  int     // default 100
 }
 
+// Validate returns a *FieldError for the first state that no listed job is in.
+func (f JobFilter) Validate() error {
+	for _, s := range f.States {
+		switch s {
+		case StateWaiting, StateDelayed, StateOut, StateRunning, StateDead:
+		default:
+			return &FieldError{"state", string(s), "waiting, delayed, out, running or dead"}
+		}
+	}
+	return nil
+}
+
 // Jobs lists a tenant's jobs that have not ended, or are dead: the running first, then those in the order in which they leave.
 func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, error) {
 	if f.Limit <= 0 {
@@ -236,7 +248,7 @@ func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, er
 }
 
 func (a *Admin) list(ctx context.Context, tenant string, state State, limit int) ([]Job, error) {
-	if err := ValidName("tenant", tenant); err != nil {
+	if err := firstErr(ValidName("tenant", tenant), JobFilter{States: []State{state}}.Validate()); err != nil {
 		return nil, err
 	}
 	var ids []string
@@ -253,8 +265,6 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 		ids, err = a.inFlight(ctx, a.q.outKey(), tenant, limit)
 	case StateRunning:
 		ids, err = a.inFlight(ctx, a.q.runKey(), tenant, limit)
-	default:
-		return nil, &FieldError{"state", string(state), "waiting, delayed, out, running or dead"}
 	}
 	if err != nil {
 		return nil, storeErr("list jobs", err)

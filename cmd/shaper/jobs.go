@@ -46,6 +46,9 @@ func listJobs(c *cli.Context, d *desk) error {
 	for _, s := range c.StringSlice("state") {
 		f.States = append(f.States, shaper.State(s))
 	}
+	if err := f.Validate(); err != nil { // also where there is no tenant yet
+		return err
+	}
 	list, err := d.collect(c, func(tenant string, limit int) ([]shaper.Job, error) {
 		f.Limit = limit
 		return d.Jobs(c.Context, tenant, f)

@@ -24,7 +24,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		Description: "Producers enqueue jobs in bursts; each tenant's jobs wait in a queue of their own and leave one at a time,\n" +
 			"evenly spaced. Start with `shaper demo`.",
 		Commands: []*cli.Command{
-			runCommand(), demoCommand(), tenantsCommand(), jobsCommand(), deadCommand(), statsCommand(), configCommand(),
+			runCommand(), demoCommand(), tenantsCommand(), jobsCommand(), deadCommand(), statsCommand(), topCommand(), configCommand(),
 			traceCommand(), checkCommand(), chooseCommand(stdin),
 		},
 	}

@@ -54,25 +54,34 @@ func showStats(c *cli.Context, d *desk) error {
 		return err
 	}
 	if d.json != nil {
-		return d.json.Print(stats{s.Downstream, s.Paused, s.Tenants, s.Busy, s.Level(), s.Waiting, s.Delayed, s.Out, s.Running, s.Dead,
-			s.Oldest.Milliseconds(), s.Pools, s.Places, cmdline.RuleTexts(s.Policy.Admit), wire.Counters(s.Counters)})
+		return d.json.Print(newStats(s))
 	}
+	if err := d.facts(append(statsFacts(s), admitFacts(s.Policy.Admit)...)...); err != nil || len(s.ByTenant) == 0 {
+		return err
+	}
+	fmt.Fprintln(d.out)
+	return d.printTenants(s.ByTenant)
+}
+
+func newStats(s shaper.Stats) stats {
+	return stats{s.Downstream, s.Paused, s.Tenants, s.Busy, s.Level(), s.Waiting, s.Delayed, s.Out, s.Running, s.Dead,
+		s.Oldest.Milliseconds(), s.Pools, s.Places, cmdline.RuleTexts(s.Policy.Admit), wire.Counters(s.Counters)}
+}
+
+// statsFacts are what stands of a downstream, for people.
+func statsFacts(s shaper.Stats) [][2]string {
 	rate := "no rate of its own"
 	if !s.Policy.Rate.IsZero() {
 		rate = s.Policy.Rate.String() + " for all tenants together"
 	}
-	if err := d.facts(append([][2]string{
+	return [][2]string{
 		{"downstream", fmt.Sprintf("%s, %s, %s", s.Downstream, pause(s.Paused, s.PausedUntil), rate)},
 		{"waiting", jobs(s.Level()) + waitingText(s.Delayed, s.Oldest)},
 		{"in flight", fmt.Sprintf("%d running, %d tickets out", s.Running, s.Out)},
 		{"workers", workersText(s)},
 		{"jobs", countersText(s.Counters)},
 		{"tenants", fmt.Sprintf("%d known, %d busy", s.Tenants, s.Busy)},
-	}, admitFacts(s.Policy.Admit)...)...); err != nil || len(s.ByTenant) == 0 {
-		return err
 	}
-	fmt.Fprintln(d.out)
-	return d.printTenants(s.ByTenant)
 }
 
 // admitFacts are the admission rules of a downstream, a fact each.

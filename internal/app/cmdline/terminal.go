@@ -10,15 +10,21 @@ import (
 
 // Terminal reports whether w is a terminal, and how many columns it has.
 func Terminal(w io.Writer) (columns int, ok bool) {
+	columns, _, ok = Screen(w)
+	return columns, ok
+}
+
+// Screen reports whether w is a terminal, and its size; 80 × 24 where it does not tell.
+func Screen(w io.Writer) (columns, rows int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
-		return 0, false
+		return 0, 0, false
 	}
-	columns, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || columns <= 0 {
-		columns = 80
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	if err != nil || columns <= 0 || rows <= 2 {
+		columns, rows = 80, 24
 	}
-	return columns, true
+	return columns, rows, true
 }
 
 // When shows people an instant and how far it is from now; "" for none.
