@@ -16,7 +16,7 @@ import (
 // It is safe for concurrent use, and owns no goroutine or connection: closing rdb is up to its owner.
 type Client struct {
 	q          queue
-	maxPayload int
+	opts       ClientOptions
 	admissions admissions
 	offers     *coalesce.Group[*offering, Outcome]
 }
@@ -24,6 +24,12 @@ type Client struct {
 // ClientOptions are set once for a Client. The zero value serves.
 type ClientOptions struct {
 	MaxPayload int // largest payload in bytes; default DefaultMaxPayload
+
+	// Wait is how many replicas must have a job before it counts as accepted, so that it outlives the primary. Where
+	// they do not say so in time, the answer is an *UnconfirmedError. 0 asks none: a failover may lose the last moment's jobs.
+	// It needs a *redis.Client or a *redis.ClusterClient.
+	Wait        int
+	WaitTimeout time.Duration // how long they may take; default DefaultWaitTimeout
 }
 
 // NewClient returns a Client for a downstream. It does not talk to Redis.
@@ -32,14 +38,27 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientOptions)
 	if err != nil {
 		return nil, err
 	}
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.Wait > 0 {
+		switch rdb.(type) {
+		case *redis.Client, *redis.ClusterClient:
+		default:
+			return nil, errNoConnection(rdb)
+		}
+	}
+	return newClient(q, opts), nil
+}
+
+func newClient(q queue, opts ClientOptions) *Client {
 	if opts.MaxPayload == 0 {
 		opts.MaxPayload = DefaultMaxPayload
 	}
-	return newClient(q, opts.MaxPayload), nil
-}
-
-func newClient(q queue, maxPayload int) *Client {
-	c := &Client{q: q, maxPayload: maxPayload}
+	if opts.WaitTimeout == 0 {
+		opts.WaitTimeout = DefaultWaitTimeout
+	}
+	c := &Client{q: q, opts: opts}
 	c.offers = coalesce.New(offerBatch, c.offerAll)
 	return c
 }
@@ -65,8 +84,8 @@ func (c *Client) check(s *Spec) (named bool, err error) {
 	if err := firstErr(ValidName("tenant", s.Tenant), ValidName("id", s.ID), validType(s.Type), p.Validate()); err != nil {
 		return named, err
 	}
-	if len(s.Payload) > c.maxPayload {
-		return named, &PayloadTooLargeError{len(s.Payload), c.maxPayload}
+	if len(s.Payload) > c.opts.MaxPayload {
+		return named, &PayloadTooLargeError{len(s.Payload), c.opts.MaxPayload}
 	}
 	switch {
 	case s.Delay < 0 || s.Delay > 366*day:
@@ -81,7 +100,7 @@ func (c *Client) check(s *Spec) (named bool, err error) {
 
 // Offer offers one job, in one round trip. With the policy on_full: block it waits for room until ctx ends, and
 // then returns the refusal. An error means that the input is invalid (ErrInvalid, nothing was changed) or that Redis
-// failed (ErrStore, it is unknown whether the job was accepted: offer it again under the same ID).
+// failed (ErrStore, it is unknown whether the job was accepted: offer it again under the same ID; *UnconfirmedError is one of them).
 func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	args, err := c.offerArgs(&s)
 	if err != nil {
@@ -113,7 +132,8 @@ func (c *Client) offerArgs(s *Spec) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, digest, err := s.encode(named)
+	// An answer that replicas did not confirm names the id, so that the job can be offered again, as one that chose its own.
+	body, digest, err := s.encode(named || c.opts.Wait > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -204,10 +224,11 @@ type offering struct {
 
 // offerCall is one call of the enqueue script.
 type offerCall struct {
-	args  []any
-	bytes int
-	jobs  []int // among the offerings
-	cmd   *redis.Cmd
+	args   []any
+	bytes  int
+	jobs   []int // among the offerings
+	cmd    *redis.Cmd
+	waited *redis.IntCmd // how many replicas have what it wrote; nil where they are not asked
 }
 
 // offerAll offers jobs, and returns an Outcome for each, in order.
@@ -236,6 +257,26 @@ func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Outcome {
 
 // send makes some calls in one round trip.
 func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering, out []Outcome) {
+	if c.opts.Wait > 0 {
+		c.sendConfirmed(ctx, calls)
+	} else {
+		c.sendPlain(ctx, calls)
+	}
+	for _, k := range calls {
+		v, err := k.cmd.Result()
+		if err != nil {
+			err = storeErr("enqueue", err)
+		}
+		r := replyOf(v)
+		for _, i := range k.jobs {
+			o := &out[i]
+			o.Result, o.block, o.Err = c.result(&jobs[i].spec, r.next(), err)
+			*o = c.confirmed(*o, k)
+		}
+	}
+}
+
+func (c *Client) sendPlain(ctx context.Context, calls []*offerCall) {
 	var pipe redis.Pipeliner
 	if len(calls) > 1 {
 		pipe = c.q.rdb.Pipeline()
@@ -247,14 +288,6 @@ func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering,
 	for _, k := range calls {
 		if k.cmd == nil || redis.HasErrorPrefix(k.cmd.Err(), "NOSCRIPT") { // alone, or a restarted Redis: Run loads the script again
 			k.cmd = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), c.q.args(k.args...)...)
-		}
-		v, err := k.cmd.Result()
-		if err != nil {
-			err = storeErr("enqueue", err)
-		}
-		r := replyOf(v)
-		for _, i := range k.jobs {
-			out[i].Result, out[i].block, out[i].Err = c.result(&jobs[i].spec, r.next(), err)
 		}
 	}
 }

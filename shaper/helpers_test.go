@@ -47,15 +47,19 @@ func newWorld(t testing.TB, rdb redis.UniversalClient) *world {
 	w.must(err)
 	q.clock = func() int64 { return w.now }
 	w.q = q
-	w.client = newClient(q, DefaultMaxPayload)
+	w.client = newClient(q, ClientOptions{})
 	w.admin, w.gate = &Admin{q}, newGate(q)
-	w.must(rdb.HSet(t.Context(), q.downstreamKey(), "rid", runID(t, rdb), "epoch", 1).Err())
+	w.must(rdb.HSet(t.Context(), q.downstreamKey(), "rid", runID(t, q), "epoch", 1).Err())
 	return w
 }
 
-// runID is what the scripts see of the server's identity.
-func runID(t testing.TB, rdb redis.UniversalClient) string {
-	info, err := rdb.Info(t.Context(), "server").Result()
+// runID is what the scripts of a downstream see of the server's identity.
+func runID(t testing.TB, q queue) string {
+	server, err := q.primary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := server.Info(t.Context(), "server").Result()
 	if _, rest, ok := strings.Cut(info, "run_id:"); err == nil && ok {
 		return rest[:40]
 	}
@@ -195,7 +199,9 @@ func (w *world) job(tenant, id string) Job {
 func (w *world) dump() string {
 	w.t.Helper()
 	ctx := w.t.Context()
-	keys, err := w.rdb.Keys(ctx, w.q.prefix+"*").Result()
+	server, err := w.q.primary(ctx) // KEYS asks one server, in a cluster any of them
+	w.must(err)
+	keys, err := server.Keys(ctx, w.q.prefix+"*").Result()
 	w.must(err)
 	slices.Sort(keys)
 	var b strings.Builder

@@ -24,4 +24,5 @@ func (q queue) outsKey(t string) string        { return q.prefix + "o:" + t }
 func (q queue) deadKey(t string) string        { return q.prefix + "x:" + t }
 func (q queue) admitKey(rule, t string) string { return q.prefix + "a:" + rule + ":" + t } // t is "" for a rule that tenants share
 func (q queue) receiptKey(token string) string { return q.prefix + "g:" + token }
+func (q queue) markKey() string                { return q.prefix + "mark" } // written before replicas are asked, see confirm.go
 func (q queue) endKey(t, id string) string     { return q.prefix + "e:" + t + ":" + id }

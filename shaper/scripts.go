@@ -67,7 +67,11 @@ func newQueue(rdb redis.UniversalClient, downstream string) (queue, error) {
 	return queue{rdb: rdb, downstream: downstream, prefix: prefix(downstream)}, nil
 }
 
-func (q queue) keys() []string { return []string{q.prefix} }
+// keys are what a script is told of its keys: the prefix of all. The second one is for Redis Cluster alone. While a slot moves to
+// another node, the old one sends on calls whose keys it does not have, which the prefix never is; the new one would then
+// run them on what has arrived so far. Of a call with several keys it wants to have all, and until the slot has moved as a whole
+// it says TRYAGAIN.
+func (q queue) keys() []string { return []string{q.prefix, q.downstreamKey()} }
 
 // args puts the clock, ARGV[1] of every script, before the others.
 func (q queue) args(args ...any) []any {

@@ -60,11 +60,7 @@ func (c *Cluster) join() {
 		})
 	}
 	for i := range clusterPrimaries {
-		id, err := clients[i].ClusterMyID(ctx).Result()
-		if err != nil {
-			c.t.Fatalf("redistest: id of cluster node %s: %v", c.Nodes[i].Addr(), err)
-		}
-		c.do(clients[clusterPrimaries+i], "CLUSTER", "REPLICATE", id)
+		c.do(clients[clusterPrimaries+i], "CLUSTER", "REPLICATE", c.id(clients[i]))
 	}
 	for _, client := range clients {
 		eventually(c.t, "cluster node agrees", func() error {
@@ -127,6 +123,78 @@ func (c *Cluster) PrimaryOf(key string) *Server {
 	}
 	c.t.Fatalf("redistest: primary of key %q is %s, which is not ours", key, node.Options().Addr)
 	return nil
+}
+
+// ReplicaOf returns a running replica of a node, once it is in step.
+func (c *Cluster) ReplicaOf(node *Server) *Server {
+	c.t.Helper()
+	var found *Server
+	eventually(c.t, "a replica in step", func() error {
+		for _, s := range c.Nodes {
+			client := redis.NewClient(clientOptions(s.Addr(), s.cfg.password))
+			info, err := client.Info(c.t.Context(), "replication").Result()
+			_ = client.Close() // it was only asked
+			if err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, fmt.Sprintf("master_port:%d\r\n", node.port)) &&
+				strings.Contains(info, "master_link_status:up") {
+				found = s
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %s", node.Addr())
+	})
+	return found
+}
+
+// Failover makes a replica the primary at once, without asking the others (CLUSTER FAILOVER TAKEOVER).
+func (c *Cluster) Failover(replica *Server) {
+	c.t.Helper()
+	c.do(replica.Client(), "CLUSTER", "FAILOVER", "TAKEOVER")
+}
+
+// Move moves the slot of a key to another primary while the cluster is in use, as redis-cli --cluster reshard does. during is called
+// three times while the slot is on its way: when none, some, and all of its keys have moved.
+func (c *Cluster) Move(key string, to *Server, during func(moved string)) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	from := c.PrimaryOf(key)
+	source, target := from.Client(), to.Client()
+	slot, err := source.ClusterKeySlot(ctx, key).Result()
+	if err != nil {
+		c.t.Fatalf("redistest: slot of key %q: %v", key, err)
+	}
+	fromID, toID := c.id(source), c.id(target)
+	c.do(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	c.do(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	during("none")
+	for half := range 2 {
+		keys, err := source.ClusterGetKeysInSlot(ctx, int(slot), 100_000).Result()
+		if err != nil {
+			c.t.Fatalf("redistest: keys of slot %d: %v", slot, err)
+		}
+		if half == 0 {
+			keys = keys[:len(keys)/2]
+		}
+		for _, k := range keys {
+			args := []any{"MIGRATE", "127.0.0.1", to.port, k, 0, 10_000}
+			if to.cfg.password != "" {
+				args = append(args, "AUTH", to.cfg.password)
+			}
+			c.do(source, args...)
+		}
+		during([]string{"some", "all"}[half])
+	}
+	c.do(target, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	c.do(source, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+}
+
+// id is how a node is called in the cluster.
+func (c *Cluster) id(client *redis.Client) string {
+	c.t.Helper()
+	id, err := client.ClusterMyID(c.t.Context()).Result()
+	if err != nil {
+		c.t.Fatalf("redistest: id of cluster node %s: %v", client.Options().Addr, err)
+	}
+	return id
 }
 
 // clusterHas reports whether CLUSTER INFO of a node has a line.

@@ -114,6 +114,18 @@ func (s *Sentinel) Master() *Server {
 	return nil
 }
 
+// Failover has the sentinels choose another master at once, with the old one alive, and returns when they have begun.
+func (s *Sentinel) Failover() {
+	s.t.Helper()
+	client := redis.NewSentinelClient(clientOptions(s.Sentinels[0].Addr(), ""))
+	defer client.Close()
+	// A sentinel that has heard of no replica fit for it, or is busy with another failover, refuses for now.
+	eventually(s.t, "a failover by hand", func() error { return client.Failover(s.t.Context(), MasterName).Err() })
+}
+
+// InStep returns nil when both other servers are replicas of the present master and have its data.
+func (s *Sentinel) InStep() error { return s.inStep(s.Master()) }
+
 // inStep reports whether both replicas have the master's data.
 func (s *Sentinel) inStep(master *Server) error {
 	client := redis.NewClient(clientOptions(master.Addr(), master.cfg.password))

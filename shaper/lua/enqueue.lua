@@ -121,5 +121,7 @@ end
 if changed then
   if settle(ds, t, now) then wake() end
   save(ds)
+else
+  call('DEL', P .. '-') -- removes nothing; a server that has become a replica fails here, rather than answer from what it remembers
 end
 return reply

@@ -1,0 +1,168 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientOptions.Wait.
+const DefaultWaitTimeout = time.Second
+
+// Validate returns a *FieldError for the first field that cannot be used.
+func (o ClientOptions) Validate() error {
+	switch {
+	case o.MaxPayload < 0:
+		return &FieldError{"max_payload", fmt.Sprint(o.MaxPayload), "bytes, 1 or more"}
+	case o.Wait < 0 || o.Wait > 100:
+		return &FieldError{"wait", fmt.Sprint(o.Wait), "1 to 100 replicas, or 0 for none"}
+	case o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond || o.WaitTimeout > time.Minute:
+		return &FieldError{"timeout", o.WaitTimeout.String(), "1ms to 1m"}
+	}
+	return nil
+}
+
+// UnconfirmedError says that a job was stored, and that too few replicas said in time that they have it, see
+// ClientOptions.Wait. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
+// duplicate once the replicas have it. It wraps ErrStore.
+type UnconfirmedError struct {
+	Tenant, ID string
+	Want, Got  int // replicas
+	Within     time.Duration
+	Err        error // why the replicas could not be asked; nil if they were
+}
+
+func (e *UnconfirmedError) Error() string {
+	why := fmt.Sprintf("%d of %d replicas confirmed it within %v", e.Got, e.Want, e.Within)
+	if e.Err != nil {
+		why = fmt.Sprintf("its replicas could not be asked: %v", e.Err)
+	}
+	return fmt.Sprintf("job %s of tenant %s was stored, but %s: whether it is kept is unknown; offer it again under the same id", e.ID, e.Tenant, why)
+}
+
+// Unwrap implements what errors.Is and errors.As look for.
+func (e *UnconfirmedError) Unwrap() []error {
+	if e.Err != nil {
+		return []error{ErrStore, e.Err}
+	}
+	return []error{ErrStore}
+}
+
+// confirmed turns the answer to an accepted job into an UnconfirmedError where its replicas did not confirm it. A refusal
+// wrote nothing, so nothing need be confirmed.
+func (c *Client) confirmed(o Outcome, k *offerCall) Outcome {
+	if c.opts.Wait == 0 || o.Err != nil || o.Result.Status != Accepted {
+		return o
+	}
+	n, err := k.waited.Result()
+	if err == nil && n >= int64(c.opts.Wait) {
+		return o
+	}
+	return Outcome{Err: &UnconfirmedError{o.Result.Tenant, o.Result.ID, c.opts.Wait, int(n), c.opts.WaitTimeout, err}}
+}
+
+// confirmAttempts is how often calls are made at most, while a cluster says that they belong elsewhere: some 2 s in all.
+const confirmAttempts = 8
+
+// sendConfirmed makes some calls and asks how many replicas have what they wrote, in one round trip over one connection, since
+// Redis' WAIT speaks of the connection that it comes on. All may be sent again as a whole.
+//
+// go-redis would look for the connection, and follow a cluster's redirections, for each command on its own; so both are done here.
+func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
+	cluster, _ := c.q.rdb.(*redis.ClusterClient)
+	for attempt := 1; ; attempt++ {
+		node, err := c.q.primary(ctx)
+		if err == nil {
+			err = c.sendTo(ctx, node, calls)
+		} else {
+			for _, k := range calls {
+				k.cmd = redis.NewCmd(ctx)
+				k.cmd.SetErr(err)
+			}
+		}
+		switch {
+		case err == nil || ctx.Err() != nil || attempt == confirmAttempts:
+			return
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			_ = enqueueScript.Load(ctx, node) // if it fails, so does the next attempt
+			continue
+		case cluster == nil || !elsewhere(err): // a client of one server has tried again by itself
+			return
+		}
+		cluster.ReloadState(ctx)
+		pause := time.NewTimer(time.Duration(8+rand.IntN(8)) * time.Millisecond << min(attempt, 5))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		}
+	}
+}
+
+// sendTo makes the calls at one server. It returns an error if one of them failed for a reason that is not its own.
+func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerCall) error {
+	const reply = 2 * time.Second // what the answer itself may take
+	if t := node.Options().ReadTimeout; t > 0 && t < c.opts.WaitTimeout+reply {
+		node = node.WithTimeout(c.opts.WaitTimeout + reply) // a pipeline does not heed WAIT's own
+	}
+	pipe := node.Pipeline()
+	for _, k := range calls {
+		k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), c.q.args(k.args...)...)
+	}
+	// WAIT speaks of the connection's last write. A job that is known already wrote nothing, so something is written for it:
+	// who has that has all that was written before.
+	mark := pipe.Set(ctx, c.q.markKey(), 1, time.Minute)
+	waited := redis.NewIntCmd(ctx, "wait", c.opts.Wait, c.opts.WaitTimeout.Milliseconds())
+	_ = pipe.Process(ctx, waited) // only queued
+	_, _ = pipe.Exec(ctx)         // each command has its own error
+	if mark.Err() != nil {
+		waited.SetErr(mark.Err())
+	}
+	for _, k := range calls {
+		k.waited = waited
+		if err := k.cmd.Err(); redis.HasErrorPrefix(err, "NOSCRIPT") || elsewhere(err) {
+			return err
+		}
+	}
+	if err := waited.Err(); elsewhere(err) {
+		return err
+	}
+	return nil
+}
+
+// primary is the server that runs the downstream's scripts now.
+func (q queue) primary(ctx context.Context) (*redis.Client, error) {
+	switch rdb := q.rdb.(type) {
+	case *redis.Client:
+		return rdb, nil
+	case *redis.ClusterClient:
+		return rdb.MasterForKey(ctx, q.prefix)
+	}
+	return nil, errNoConnection(q.rdb)
+}
+
+func errNoConnection(rdb redis.UniversalClient) error {
+	return &FieldError{"wait", fmt.Sprintf("with a %T", rdb), "a *redis.Client or a *redis.ClusterClient, whose single connections can be used"}
+}
+
+// elsewhere tells whether a call may succeed at another server, or a moment later.
+func elsewhere(err error) bool {
+	var answer redis.Error
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrClosed) {
+		return false
+	}
+	if !errors.As(err, &answer) {
+		return true // no answer at all
+	}
+	for _, prefix := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
