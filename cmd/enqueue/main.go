@@ -27,6 +27,7 @@ type offer struct {
 	out, err   io.Writer
 	json       *cliutil.JSONLines // nil for people
 	client     *shaper.Client
+	options    shaper.ClientOptions
 }
 
 // Run is the program. It returns the exit code.
@@ -43,7 +44,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			"and, if need be, tenant, payload, id, delay, at, timeout, max_attempts, max_wait, retention and headers; what a line\n" +
 			"does not say the flags do. A payload that is a JSON string is its text, any other JSON value its JSON text.\n\n" +
 			"Exit codes: 0 all accepted, 1 the job that was followed did not succeed, 64 usage, 65 bad input or conflict,\n" +
-			"69 store unreachable, 75 refused, try again later (in a batch: some were).",
+			"69 store unreachable or replicas silent, 75 refused, try again later (in a batch: some were).",
 		Flags: cmdline.Flags(
 			&cli.StringFlag{Name: "tenant", Aliases: []string{"t"}, Usage: "`NAME` of the tenant", Value: shaper.DefaultName},
 			&cli.StringFlag{Name: "id", Usage: "the job's own `ID`: offered twice, it is still one job"},
@@ -53,6 +54,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			cmdline.Whole("max-attempts", "starts that may fail before the job is dead: `N` (default: the tenant's)", &o.spec.MaxAttempts),
 			cmdline.MaxWait("give the job up unstarted when it has waited for `DURATION`, or forever (default: the tenant's)", &o.spec.MaxWait),
 			cmdline.Duration("wait", "while there is no room, or a limit is reached, try again as told, for `DURATION` in all", &o.wait),
+			cmdline.WaitReplicas(&o.options),
+			cmdline.WaitReplicasTimeout(&o.options),
 			&cli.BoolFlag{Name: "follow", Usage: "stay until the job has ended"},
 			&cli.StringFlag{Name: "batch", Usage: "offer the jobs of the lines of `FILE`; - is stdin"},
 		),
@@ -78,7 +81,7 @@ func (o *offer) run(c *cli.Context) error {
 		return err
 	}
 	defer func() { _ = s.Close() }() // it changes nothing any more
-	if o.client, err = shaper.NewClient(s.Client, o.downstream, shaper.ClientOptions{}); err != nil {
+	if o.client, err = shaper.NewClient(s.Client, o.downstream, o.options); err != nil {
 		return err
 	}
 	o.deadline = time.Now().Add(o.wait)

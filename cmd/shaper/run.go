@@ -23,6 +23,7 @@ type runFlags struct {
 	depth       int
 	concurrency int
 	grace       time.Duration
+	client      shaper.ClientOptions
 }
 
 // defaultGrace is how long running jobs may take to end after the first signal.
@@ -43,6 +44,8 @@ func runCommand() *cli.Command {
 			cmdline.Whole("depth", "how many jobs of each tenant may wait: `N` (default: 1000)", &f.depth),
 			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
 			cmdline.RulesFlag("admit", "refuse jobs beyond a limit before they may wait"),
+			cmdline.WaitReplicas(&f.client),
+			cmdline.WaitReplicasTimeout(&f.client),
 			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName},
 			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `HOST:PORT`; other than loopback addresses need SHAPER_API_TOKENS"},
 			&cli.StringFlag{Name: "ratelimit-headers", Usage: "tell HTTP producers of the admission rules by `WORD`: legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},

@@ -19,13 +19,13 @@ import (
 
 // fromFlags adds the one downstream that flags describe.
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
-	d := app.Downstream{Name: c.String("downstream"), Version: time.Now(), Concurrency: f.concurrency}
+	d := app.Downstream{Name: c.String("downstream"), Version: time.Now(), Concurrency: f.concurrency, Client: f.client}
 	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
 	var err error
 	if d.Policy.Admit, err = cmdline.Rules(c, "admit"); err != nil {
 		return err
 	}
-	if err := errors.Join(shaper.ValidName("downstream", d.Name), d.Policy.Validate()); err != nil {
+	if err := errors.Join(shaper.ValidName("downstream", d.Name), d.Policy.Validate(), d.Client.Validate()); err != nil {
 		return &cliutil.Exit{Code: cliutil.ExitUsage, Err: err}
 	}
 	var target config.Target
@@ -54,7 +54,7 @@ func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 
 // fromFile adds what a config file describes.
 func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
-	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency", "admit"} {
+	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency", "admit", "wait-replicas", "wait-replicas-timeout"} {
 		if c.IsSet(name) {
 			return cliutil.Usagef("--%s beside --config: want it in the file, or no file", name)
 		}
@@ -83,7 +83,7 @@ func downstreams(file *config.File, worker bool) ([]app.Downstream, error) {
 	var wrong []error
 	for _, name := range names {
 		d := file.Downstreams[name]
-		out := app.Downstream{Name: name, Policy: d.Policy, Tenants: d.Tenants, Version: file.Version(), Concurrency: d.Concurrency}
+		out := app.Downstream{Name: name, Policy: d.Policy, Tenants: d.Tenants, Version: file.Version(), Concurrency: d.Concurrency, Client: d.Client}
 		switch {
 		case !worker:
 		case d.Target.IsZero():

@@ -261,6 +261,12 @@ func TestStoreAway(t *testing.T) {
 			t.Errorf("%s: %d %v %s", method, a.status, a.header, a.body)
 		}
 	}
+	alone := &shaper.UnconfirmedError{Tenant: "acme", ID: "j7", Want: 2, Got: 1, Within: time.Second, Err: away}
+	url = serveOn(t, stub{outcome: shaper.Outcome{Err: alone}}, nil)
+	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`); a.status != 503 || a.header.Get("Retry-After") != "1" || strings.Contains(a.body, "secret") ||
+		!strings.Contains(a.body, "job j7 of tenant acme was stored, but 1 of 2 replicas confirmed it within 1s") {
+		t.Errorf("not confirmed: %d %v %s", a.status, a.header, a.body)
+	}
 	full := shaper.Result{ID: "a", Status: shaper.Refused, Reason: shaper.RefusedMemory, RetryAfter: 1500 * time.Millisecond}
 	url = serveOn(t, stub{outcome: shaper.Outcome{Result: full}}, nil)
 	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`); a.status != 503 || a.header.Get("Retry-After") != "2" || a.fields["reason"] != "store_full" {

@@ -36,6 +36,7 @@ func problemOf(err error) problem {
 		body  *http.MaxBytesError
 		field *shaper.FieldError
 		text  *wire.Error
+		alone *shaper.UnconfirmedError
 	)
 	p := problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	switch {
@@ -50,6 +51,11 @@ func problemOf(err error) problem {
 		p.Field = text.Field
 	case errors.Is(err, shaper.ErrNotFound):
 		p.Status = http.StatusNotFound
+	case errors.As(err, &alone):
+		p.Status = http.StatusServiceUnavailable
+		told := *alone
+		told.Err = nil // it may name hosts
+		p.Detail = told.Error()
 	case errors.Is(err, shaper.ErrStore):
 		p.Status = http.StatusServiceUnavailable
 		p.Detail = "the store does not answer; whether the job was accepted is unknown: offer it again under the same id"

@@ -187,12 +187,12 @@ func (d *daemon) handler(loopback bool) (http.Handler, error) {
 			return nil, err
 		}
 		cfg.Clients, cfg.Hitters = map[string]api.Client{}, map[string]api.Hitters{}
-		for _, name := range d.cfg.names() {
-			client, err := shaper.NewClient(d.store.Client, name, shaper.ClientOptions{})
+		for _, ds := range d.cfg.Downstreams {
+			client, err := shaper.NewClient(d.store.Client, ds.Name, ds.Client)
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("downstream %s: %w", ds.Name, err)
 			}
-			cfg.Clients[name], cfg.Hitters[name] = client, d.top.Hitters(name)
+			cfg.Clients[ds.Name], cfg.Hitters[ds.Name] = client, d.top.Hitters(ds.Name)
 		}
 		d.top.Start(context.Background()) // stop ends it, in its turn
 	}

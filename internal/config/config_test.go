@@ -73,6 +73,7 @@ downstreams:
   mail:
     max_in_flight: 0       # as many as the workers have places
     lead: 30ms
+    durability: { wait: 2, timeout: 250ms }
     lease: 1m
     max_crashes: 2
     unknown_tenants: refuse
@@ -104,7 +105,8 @@ downstreams:
 					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, UnknownTenants: shaper.RefuseUnknown,
 					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
 				},
-				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 11},
+				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 12},
+				Client: shaper.ClientOptions{Wait: 2, WaitTimeout: 250 * time.Millisecond},
 				Tenants: map[string]shaper.Policy{
 					"1e3":  {},
 					"null": {MaxWait: -1, OnFull: shaper.DropOldest},
@@ -118,7 +120,7 @@ downstreams:
 					{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: buckets.PerSecond(10)},
 						Name: "both", Per: policing.PerDownstream, Cost: 5},
 				}},
-				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 18},
+				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 19},
 			},
 			"empty": {},
 		},
@@ -194,7 +196,7 @@ func knownKeys() []string {
 	_, err := Parse("f", []byte(`
 x:
 downstreams:
-  d: {x: , defaults: {x: }, target: {x: }, admit: [{x: }]}
+  d: {x: , defaults: {x: }, target: {x: }, durability: {x: }, admit: [{x: }]}
 `))
 	var keys []string
 	for _, line := range strings.Split(err.Error(), "\n") {

@@ -53,8 +53,17 @@ func (d *decoder) downstream(n node) Downstream {
 			d.named(n, "tenant", func(name string, n node) { v.Tenants[name] = d.policy(n) })
 		}},
 		field{"admit", func(n node) { policy.admit(n, &v.Policy.Admit) }},
+		field{"durability", func(n node) { d.durability(n, &v.Client) }},
 	)
 	return v
+}
+
+func (d *decoder) durability(n node, o *shaper.ClientOptions) {
+	s := section{d, func() error { return o.Validate() }}
+	d.fields(n,
+		s.wholeOrZero("wait", &o.Wait),
+		s.duration("timeout", &o.WaitTimeout),
+	)
 }
 
 func (d *decoder) policy(n node) shaper.Policy {

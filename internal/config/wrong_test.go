@@ -29,7 +29,7 @@ var wrong = []struct{ name, file, want string }{
 	{"unknown key", "redis_url: redis://h\ndownstreams: {d: }\n",
 		`1:1: redis_url: unknown key: want redis, listen, data_dir or downstreams`},
 	{"unknown key of a downstream", "downstreams:\n  transcoder:\n    rate: 1/s\n    workers: 16\n",
-		`4:5: downstreams.transcoder.workers: unknown key: want rate, max_in_flight, concurrency, target, unknown_tenants, tolerance, lead, lease, max_crashes, defaults, tenants or admit`},
+		`4:5: downstreams.transcoder.workers: unknown key: want rate, max_in_flight, concurrency, target, unknown_tenants, tolerance, lead, lease, max_crashes, defaults, tenants, admit or durability`},
 	{"unknown key of a tenant", "downstreams: {t: {tenants: {acme: {rates: 1/s}}}}\n",
 		`1:36: downstreams.t.tenants.acme.rates: unknown key: want rate, depth, weight, on_full, max_in_flight, max_attempts, backoff, timeout, max_wait or retention`},
 	{"key in the wrong case", "Listen: :80\ndownstreams: {d: }\n",
@@ -104,6 +104,9 @@ var wrong = []struct{ name, file, want string }{
 		`3:26: downstreams.t.defaults.backoff: "5m..1s": want MIN..MAX with 1ms ≤ MIN ≤ MAX ≤ 30d`},
 	{"backoff zero", tenant("backoff: 0s..0s"),
 		`3:26: downstreams.t.defaults.backoff: "0s..0s": want MIN..MAX with 1ms ≤ MIN ≤ MAX ≤ 30d`},
+	{"wait", downstream("durability: { wait: -1 }"), `3:25: downstreams.t.durability.wait: "-1": want 1 to 100 replicas, or 0 for none`},
+	{"wait for too many", downstream("durability: { wait: 101 }"), `3:25: downstreams.t.durability.wait: "101": want 1 to 100 replicas, or 0 for none`},
+	{"wait for ever", downstream("durability: { wait: 1, timeout: 0s }"), `3:37: downstreams.t.durability.timeout: "0s": want 1ms to 1m`},
 	{"tolerance", downstream("tolerance: 0ms"), `3:16: downstreams.t.tolerance: "0ms": want 1ms to 10s`},
 	{"lease", downstream("lease: 100ms"), `3:12: downstreams.t.lease: "100ms": want 1s to 1h0m0s`},
 
