@@ -27,6 +27,10 @@ test: ## run every test that this machine can run, with the race detector; says 
 	go test $(RACE) -p $(PARALLEL) $(PACKAGES)
 	@scripts/left-out "$(RACE)"
 
+.PHONY: test-cluster
+test-cluster: ## run the tests of the main job, and every script, on a Redis Cluster
+	JOBSHAPER_E2E=cluster go test $(RACE) -timeout 20m -run 'Cluster' -v ./internal/e2e ./shaper ./buckets ./internal/redisurl ./internal/redistest
+
 .PHONY: test-deploy
 test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine
 	cd deploy/check && go test ./...

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -79,14 +81,26 @@ func TestRefusedLeavesNoTrace(t *testing.T) {
 	}
 }
 
-// dump returns all that Redis holds.
+// dump returns all that Redis holds of the downstream.
 func (r *rig) dump() map[string]string {
 	r.t.Helper()
 	ctx := context.Background()
-	keys, err := r.rdb.Keys(ctx, "*").Result()
-	r.must(err)
+	var keys []string
+	list := func(ctx context.Context, node *redis.Client) (err error) {
+		keys, err = node.Keys(ctx, "*{*"+r.name+"}*").Result()
+		return err
+	}
+	switch rdb := r.rdb.(type) {
+	case *redis.Client:
+		r.must(list(ctx, rdb))
+	case *redis.ClusterClient:
+		node, err := rdb.MasterForKey(ctx, "{"+r.name+"}")
+		r.must(err)
+		r.must(list(ctx, node))
+	}
 	out := map[string]string{}
 	for _, key := range keys {
+		var err error
 		out[key], err = r.rdb.Dump(ctx, key).Result()
 		r.must(err)
 	}

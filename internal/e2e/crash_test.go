@@ -103,7 +103,7 @@ func TestFrozenWorkerLosesItsLease(t *testing.T) {
 // TestRedisComesBack kills Redis under load; what it had acknowledged is in its append-only file.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, redistest.AOF())
+	r := newServerRig(t, redistest.AOF())
 	r.tenant("a", rate(20))
 	r.startBoth(2)
 	r.offer("a", 80, play{For: 20 * time.Millisecond})

@@ -22,12 +22,11 @@ import (
 	"github.com/jobshaper/jobshaper/workers"
 )
 
-const downstream = "d"
-
 // role is what a process of ours does.
 type role struct {
-	Redis   string // URL
-	History string // file
+	Redis      string // URL
+	Downstream string
+	History    string // file
 
 	Scheduler bool
 	TicketTTL time.Duration // of Scheduler
@@ -158,7 +157,7 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 		if err != nil {
 			return nil, err
 		}
-		d.pool, err = workers.New(d.rdb, downstream, handler, workers.Config{
+		d.pool, err = workers.New(d.rdb, r.Downstream, handler, workers.Config{
 			Concurrency: r.Places, Grace: r.Grace, KillGrace: time.Second, Logger: log,
 		})
 		if err != nil {
@@ -170,11 +169,11 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 		ring = d.pool.Ring
 	}
 	if r.Scheduler {
-		dispatcher, err := workers.NewDispatcher(d.rdb, downstream, ring)
+		dispatcher, err := workers.NewDispatcher(d.rdb, r.Downstream, ring)
 		if err != nil {
 			return nil, err
 		}
-		if d.scheduler, err = shaper.NewScheduler(d.rdb, downstream, dispatcher, shaper.SchedulerOptions{TicketTTL: r.TicketTTL, Logger: log}); err != nil {
+		if d.scheduler, err = shaper.NewScheduler(d.rdb, r.Downstream, dispatcher, shaper.SchedulerOptions{TicketTTL: r.TicketTTL, Logger: log}); err != nil {
 			return nil, err
 		}
 		if err := d.scheduler.Start(ctx); err != nil {

@@ -16,7 +16,7 @@ import (
 func TestIdleDaemonAsksLittle(t *testing.T) {
 	t.Parallel()
 	const most, over = 50, 3 * time.Second
-	r := newRig(t)
+	r := newServerRig(t)
 	r.start(both)
 	r.offer("a", 5, play{})
 	r.drained()

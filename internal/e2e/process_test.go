@@ -37,7 +37,7 @@ func (r *rig) startAll(roles ...role) []*process {
 	var all []*process
 	var outs []*bufio.Reader
 	for _, role := range roles {
-		role.Redis, role.History = r.server.URL(), r.path
+		role.Redis, role.Downstream, role.History = r.url, r.name, r.path
 		text, err := json.Marshal(role)
 		r.must(err)
 		p := &process{rig: r, cmd: exec.Command(os.Args[0])}

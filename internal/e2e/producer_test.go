@@ -32,7 +32,7 @@ func (r role) produce(ctx context.Context) error {
 		return err
 	}
 	defer rec.Close()
-	client, err := shaper.NewClient(rdb, downstream, shaper.ClientOptions{})
+	client, err := shaper.NewClient(rdb, r.Downstream, shaper.ClientOptions{})
 	if err != nil {
 		return err
 	}

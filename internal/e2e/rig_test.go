@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,15 +15,18 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// rig is what a test needs: a Redis of its own, a producer's and an operator's view of it, and the history into
-// which the test and all its processes write.
+// rig is what a test needs: a downstream that nobody else uses, a producer's and an operator's view of it, and the history
+// into which the test and all its processes write.
 type rig struct {
 	t      *testing.T
-	server *redistest.Server
-	rdb    *redis.Client
+	server *redistest.Server // nil where the store is not a server of the test's own
+	url    string            // of the store
+	name   string            // of the downstream
+	rdb    redis.UniversalClient
 	client *shaper.Client
 	admin  *shaper.Admin
 	rec    *history.Recorder
@@ -29,14 +34,40 @@ type rig struct {
 	reader history.Reader
 }
 
-func newRig(t *testing.T, opts ...redistest.Option) *rig {
+// newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see storeVar.
+func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, server: redistest.Start(t, opts...), path: filepath.Join(t.TempDir(), "history")}
-	r.rdb = r.server.Client()
+	if url := os.Getenv(storeVar); url != "" {
+		return newRigAt(t, url)
+	}
+	return newServerRig(t)
+}
+
+// newServerRig is a rig on a server of its own, for a test that does things to the server.
+func newServerRig(t *testing.T, opts ...redistest.Option) *rig {
+	t.Helper()
+	if os.Getenv(storeVar) != "" {
+		t.Skip("is about a server of its own, and has been run on one")
+	}
+	server := redistest.Start(t, opts...)
+	r := newRigAt(t, server.URL())
+	r.server = server
+	return r
+}
+
+var downstreams atomic.Int64
+
+// newRigAt is a rig on the store of a URL, opened as our programs do.
+func newRigAt(t *testing.T, url string) *rig {
+	t.Helper()
+	r := &rig{t: t, url: url, name: fmt.Sprint("d", downstreams.Add(1)), path: filepath.Join(t.TempDir(), "history")}
 	var err error
-	r.client, err = shaper.NewClient(r.rdb, downstream, shaper.ClientOptions{})
+	r.rdb, err = redisurl.Open(url, redisurl.Options{})
 	r.must(err)
-	r.admin, err = shaper.NewAdmin(r.rdb, downstream)
+	t.Cleanup(func() { r.rdb.Close() })
+	r.client, err = shaper.NewClient(r.rdb, r.name, shaper.ClientOptions{})
+	r.must(err)
+	r.admin, err = shaper.NewAdmin(r.rdb, r.name)
 	r.must(err)
 	r.rec, err = history.Open(r.path)
 	r.must(err)
@@ -69,7 +100,7 @@ func (r *rig) downstream(p shaper.DownstreamPolicy) {
 // daemon runs a daemon in the test's own process until the test ends.
 func (r *rig) daemon(role role) {
 	r.t.Helper()
-	role.Redis, role.History = r.server.URL(), r.path
+	role.Redis, role.Downstream, role.History = r.url, r.name, r.path
 	d, err := startDaemon(context.Background(), role, slog.New(slog.NewTextHandler(r.t.Output(), nil)))
 	r.must(err)
 	r.t.Cleanup(d.stop)

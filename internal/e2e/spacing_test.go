@@ -69,6 +69,7 @@ func TestSpacingHolds(t *testing.T) {
 		name    string
 		jobs    int
 		disturb func(r *rig, jobs int)
+		server  bool // it does something to the server
 	}{
 		{"when the workers were away", 40, func(r *rig, jobs int) {
 			r.start(role{Scheduler: true})
@@ -79,14 +80,14 @@ func TestSpacingHolds(t *testing.T) {
 			worker.end()
 			time.Sleep(3 * time.Second)
 			r.start(role{Worker: true})
-		}},
+		}, false},
 		{"after idle time", 30, func(r *rig, jobs int) {
 			r.startBoth(1)
 			r.offer("a", 1, play{})
 			r.drained()
 			time.Sleep(stall)
 			r.offer("a", jobs-1, play{})
-		}},
+		}, false},
 		{"when a daemon stands still", 40, func(r *rig, jobs int) {
 			daemon := r.startBoth(1)[0]
 			r.offer("a", jobs, play{})
@@ -96,13 +97,13 @@ func TestSpacingHolds(t *testing.T) {
 			}
 			r.starts(25)
 			daemon.freeze(stall)
-		}},
+		}, false},
 		{"when one of two daemons stands still", 40, func(r *rig, jobs int) {
 			daemon := r.startBoth(2)[0]
 			r.offer("a", jobs, play{})
 			r.starts(10)
 			daemon.freeze(stall)
-		}},
+		}, false},
 		{"when Redis stands still", 40, func(r *rig, jobs int) {
 			r.startBoth(2)
 			r.offer("a", jobs, play{})
@@ -116,11 +117,15 @@ func TestSpacingHolds(t *testing.T) {
 			r.server.Pause()
 			time.Sleep(stall)
 			r.server.Continue()
-		}},
+		}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			rigged := newRig
+			if tc.server {
+				rigged = func(t *testing.T) *rig { return newServerRig(t) }
+			}
+			r := rigged(t)
 			r.tenant("a", rate(10))
 			// With a lead of nearly an interval a worker holds a slot most of the time, so that whatever happens hits one.
 			r.downstream(shaper.DownstreamPolicy{Lead: 90 * time.Millisecond})

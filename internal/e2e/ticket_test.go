@@ -49,28 +49,22 @@ func TestTicketsMayBeDoubled(t *testing.T) {
 // forger doubles tickets: it finds them where asynq keeps its tasks.
 type forger struct {
 	rig       *rig
+	queue     string // that carries the downstream's tickets
 	client    *asynq.Client
 	inspector *asynq.Inspector
 	seen      map[string][]byte // payloads of the tickets that were seen
 	forged    atomic.Int64
 }
 
-const ticketQueue = "shaper-" + downstream
-
 func newForger(r *rig) *forger {
-	opt := asynq.RedisClientOpt{Addr: r.server.Addr()}
-	f := &forger{rig: r, client: asynq.NewClient(opt), inspector: asynq.NewInspector(opt), seen: map[string][]byte{}}
-	r.t.Cleanup(func() {
-		f.client.Close()
-		f.inspector.Close()
-	})
-	return f
+	return &forger{rig: r, queue: "shaper-" + r.name, client: asynq.NewClientFromRedisClient(r.rdb),
+		inspector: asynq.NewInspectorFromRedisClient(r.rdb), seen: map[string][]byte{}}
 }
 
 // doubleAll doubles each ticket that it sees for the first time: once to be run at once, once to be archived and run by hand.
 func (f *forger) doubleAll(ctx context.Context) {
-	pending, _ := f.inspector.ListPendingTasks(ticketQueue)
-	active, _ := f.inspector.ListActiveTasks(ticketQueue)
+	pending, _ := f.inspector.ListPendingTasks(f.queue)
+	active, _ := f.inspector.ListActiveTasks(f.queue)
 	for _, task := range append(pending, active...) {
 		if f.seen[string(task.Payload)] == nil {
 			f.seen[string(task.Payload)] = task.Payload
@@ -78,9 +72,9 @@ func (f *forger) doubleAll(ctx context.Context) {
 			f.put(task.Payload, asynq.ProcessIn(time.Hour))
 		}
 	}
-	_, _ = f.inspector.RunAllScheduledTasks(ticketQueue)
-	_, _ = f.inspector.RunAllArchivedTasks(ticketQueue)
-	_, _ = f.inspector.RunAllRetryTasks(ticketQueue)
+	_, _ = f.inspector.RunAllScheduledTasks(f.queue)
+	_, _ = f.inspector.RunAllArchivedTasks(f.queue)
+	_, _ = f.inspector.RunAllRetryTasks(f.queue)
 }
 
 // again puts all tickets that were ever seen into asynq, and waits until they have been taken.
@@ -89,14 +83,14 @@ func (f *forger) again() {
 		f.put(payload)
 	}
 	f.rig.eventually("asynq has no ticket", func() bool {
-		info, err := f.inspector.GetQueueInfo(ticketQueue)
+		info, err := f.inspector.GetQueueInfo(f.queue)
 		return err == nil && info.Pending+info.Active == 0
 	})
 }
 
 func (f *forger) put(payload []byte, opts ...asynq.Option) {
 	id := "forged-" + strconv.FormatInt(f.forged.Add(1), 10)
-	_, err := f.client.Enqueue(asynq.NewTask("shaper:ticket", payload), append(opts, asynq.TaskID(id), asynq.Queue(ticketQueue))...)
+	_, err := f.client.Enqueue(asynq.NewTask("shaper:ticket", payload), append(opts, asynq.TaskID(id), asynq.Queue(f.queue))...)
 	if err != nil {
 		f.rig.t.Errorf("double a ticket: %v", err)
 	}

@@ -2,6 +2,9 @@ package redisurl
 
 import (
 	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
@@ -33,6 +36,9 @@ func TestClusterURL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	if every := client.(*redis.ClusterClient).Options().ClusterStateReloadInterval; every != time.Second {
+		t.Errorf("the topology is learnt anew each %v, want each second: a failover takes that long to be noticed", every)
+	}
 	for _, key := range []string{"a", "b", "c", "d"} {
 		if err := client.Set(ctx, key, "v", 0).Err(); err != nil {
 			t.Errorf("a write to the cluster: %v", err)

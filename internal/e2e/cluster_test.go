@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// suiteVar says, with the value cluster, that TestOnACluster runs every test of this package and not only the main ones.
+const suiteVar = "JOBSHAPER_E2E"
+
+// onACluster are the tests of the main job, each with what it is about.
+var onACluster = []string{
+	"TestSixtyAtOnce/three_daemons",           // spacing, and kill -9 of a daemon
+	"TestFirstInFirstOut/100_per_second,_3_d", // one by one, and a batch
+	"TestTheBoundHolds",
+	"TestRefusedLeavesNoTrace",
+	"TestRetriesAreSpaced",
+	"TestThrottledWaits",
+	"TestInFlightIsBounded",
+	"TestCrashedJobStartsAgain/short_lease",
+	"TestTicketsMayBeDoubled",
+	"TestSameIDIsOneJob",
+	"TestCancelledJobs",
+	"TestExpiredJobs",
+}
+
+// TestOnACluster runs tests of this package again, on a Redis Cluster that they share.
+func TestOnACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts six servers")
+	}
+	if os.Getenv(storeVar) != "" {
+		t.Skip("this is the run on the cluster")
+	}
+	t.Parallel()
+	// No failover, however slow the machine: what one loses is another test's subject.
+	cluster := redistest.StartCluster(t, redistest.Args("--cluster-node-timeout", "15000"))
+	args := []string{"-test.v", "-test.timeout=9m"}
+	if all := os.Getenv(suiteVar) == "cluster"; !all {
+		args = append(args, "-test.run="+anyOf(onACluster))
+	}
+	run := exec.Command(os.Args[0], args...)
+	run.Env = append(os.Environ(), storeVar+"="+cluster.URL())
+	var out bytes.Buffer
+	run.Stdout, run.Stderr = &out, &out
+	err := run.Run()
+	passed := strings.Count(out.String(), "\n--- PASS: ")
+	if err != nil {
+		t.Fatalf("%v; %s", err, tail(out.Bytes(), 32<<10))
+	}
+	for line := range strings.Lines(out.String()) {
+		if strings.Contains(line, "--- SKIP") {
+			t.Log("not on a cluster: ", strings.TrimSpace(line))
+		}
+	}
+	if names := map[string]bool{}; passed < len(onACluster) {
+		for _, m := range regexp.MustCompile(`(?m)^--- PASS: (\w+)`).FindAllStringSubmatch(out.String(), -1) {
+			names[m[1]] = true
+		}
+		t.Errorf("%d tests passed, want %d or more: %v", passed, len(onACluster), names)
+	}
+	t.Logf("%d tests passed", passed)
+}
+
+// anyOf is a pattern of -test.run for several tests.
+func anyOf(names []string) string {
+	patterns := make([]string, len(names))
+	for i, name := range names {
+		test, sub, _ := strings.Cut(name, "/")
+		patterns[i] = "^" + test + "$/" + sub
+	}
+	return strings.Join(patterns, "|")
+}

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// roundsVar is how many rounds TestWhatSurvives measures; docs/durability.md is from five.
+const roundsVar = "JOBSHAPER_DURABILITY_ROUNDS"
+
+// setting is a way to run Redis, and how producers use it.
+type setting struct {
+	name   string
+	args   []string
+	client shaper.ClientOptions
+
+	restart, failover string // what may be lost: "nothing", "all", or "some"
+}
+
+var settings = []setting{
+	{"AOF everysec", aof("everysec"), shaper.ClientOptions{}, "nothing", "some"},
+	{"no persistence", nil, shaper.ClientOptions{}, "all", "some"},
+	{"RDB only (save 1 1)", []string{"--save", "1 1"}, shaper.ClientOptions{}, "some", "some"},
+	{"AOF always", aof("always"), shaper.ClientOptions{}, "nothing", "some"},
+	{"AOF everysec, wait: 1", aof("everysec"), shaper.ClientOptions{Wait: 1, WaitTimeout: 10 * time.Second}, "nothing", "nothing"},
+	{"AOF everysec, min-replicas-to-write 1", append(aof("everysec"), "--min-replicas-to-write", "1"), shaper.ClientOptions{}, "nothing", "some"},
+}
+
+func aof(sync string) []string { return []string{"--appendonly", "yes", "--appendfsync", sync} }
+
+// counts are what one round of a setting gave.
+type counts struct {
+	accepted, lost int
+	perSecond      float64
+}
+
+// TestWhatSurvives kills Redis under a load of producers, in each of the settings that operators choose from, and counts what was accepted
+// and is gone: when the same server starts again, and when its replica takes over. It prints the table of docs/durability.md.
+func TestWhatSurvives(t *testing.T) {
+	if os.Getenv(storeVar) != "" {
+		t.Skip("is about servers of its own")
+	}
+	rounds, load := 1, 300*time.Millisecond
+	if n, err := strconv.Atoi(os.Getenv(roundsVar)); err == nil {
+		rounds, load = n, time.Second
+	} else if testing.Short() {
+		t.Skip("starts two servers for each of six settings, twice")
+	} else {
+		t.Parallel()
+	}
+	restarted, failed := make([][]counts, len(settings)), make([][]counts, len(settings))
+	for range rounds {
+		for i, s := range settings {
+			restarted[i] = append(restarted[i], s.survives(t, load, false))
+			failed[i] = append(failed[i], s.survives(t, load, true))
+		}
+	}
+	table := &strings.Builder{}
+	fmt.Fprintln(table, "| setting | kill −9 of Redis, same server again | failover to the replica | jobs accepted a second |\n| --- | --- | --- | --- |")
+	for i, s := range settings {
+		a, b := sum(restarted[i]), sum(failed[i])
+		fmt.Fprintf(table, "| %s | %d of %d lost | %d of %d lost | %.2f |\n", s.name, a.lost, a.accepted, b.lost, b.accepted, median(failed[i])/median(failed[0]))
+		s.judge(t, "restart", a, s.restart)
+		s.judge(t, "failover", b, s.failover)
+	}
+	t.Logf("%d rounds of %v with 8 producers; the rate is relative to the first row, replica attached: %.0f/s\n%s", rounds, load, median(failed[0]), table)
+}
+
+func (s setting) judge(t *testing.T, what string, c counts, may string) {
+	t.Helper()
+	switch {
+	case c.accepted == 0:
+		t.Errorf("%s: nothing was accepted", s.name)
+	case may == "nothing" && c.lost > 0, may == "all" && c.lost < c.accepted:
+		t.Errorf("%s, %s: %d of %d lost, want %s", s.name, what, c.lost, c.accepted, may)
+	}
+}
+
+func sum(all []counts) (total counts) {
+	for _, c := range all {
+		total.accepted, total.lost = total.accepted+c.accepted, total.lost+c.lost
+	}
+	return total
+}
+
+func median(all []counts) float64 {
+	rates := make([]float64, len(all))
+	for i, c := range all {
+		rates[i] = c.perSecond
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2]
+}
+
+// survives offers jobs for a while, kills the primary in the middle of it, and counts what is gone afterwards.
+func (s setting) survives(t *testing.T, load time.Duration, failover bool) counts {
+	t.Helper()
+	primary := redistest.Start(t, redistest.Args(s.args...))
+	replica := redistest.StartReplica(t, primary, "", redistest.Args(s.args...))
+	defer replica.Stop()
+	r := newRigAt(t, primary.URL())
+	r.tenant("a", shaper.Policy{Depth: 10_000_000})
+	accepted, took := r.offerUntilGone(s.client, load, primary.Kill)
+	left := primary
+	if failover {
+		left = replica
+		replica.Promote()
+	} else {
+		primary.Restart()
+	}
+	defer left.Stop()
+	client := left.Client()
+	defer client.Close()
+	var kept map[string]bool
+	r.eventually("what is left has been read", func() bool {
+		ids, err := client.HKeys(context.Background(), "shaper:{"+r.name+"}:j:a").Result()
+		kept = map[string]bool{}
+		for _, id := range ids {
+			kept[id] = true
+		}
+		return err == nil
+	})
+	c := counts{accepted: len(accepted), perSecond: float64(len(accepted)) / took.Seconds()}
+	for _, id := range accepted {
+		if !kept[id] {
+			c.lost++
+		}
+	}
+	return c
+}
+
+// offerUntilGone has eight producers offer jobs one by one until the store is gone, for which it is ended after a while, and returns
+// the ids of those that were accepted, and how long it took.
+func (r *rig) offerUntilGone(opts shaper.ClientOptions, load time.Duration, end func()) (accepted []string, took time.Duration) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	rdb, err := redisurl.Open(r.url+"?max_retries=-1", redisurl.Options{})
+	r.must(err)
+	defer rdb.Close()
+	client, err := shaper.NewClient(rdb, r.name, opts)
+	r.must(err)
+	var mu sync.Mutex
+	var producers sync.WaitGroup
+	var done atomic.Int64
+	begun := time.Now()
+	for range 8 {
+		producers.Go(func() {
+			var own []string
+			for {
+				result, err := client.Offer(ctx, shaper.Spec{Tenant: "a", Type: "play", Payload: play{}.bytes()})
+				if err != nil {
+					break
+				}
+				own = append(own, result.ID)
+				done.Add(1)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			accepted = append(accepted, own...)
+		})
+	}
+	time.Sleep(load)
+	r.eventually("a busy machine has done something, too", func() bool { return done.Load() >= 100 })
+	end()
+	took = time.Since(begun)
+	producers.Wait()
+	return accepted, took
+}
