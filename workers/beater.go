@@ -12,6 +12,10 @@ import (
 // beatEvery is the longest pause between two beats; a pool that misses three counts as gone.
 const beatEvery = 2 * time.Second
 
+// beatAgain is the pause after a beat that failed. When a store comes back the pool may have been given up, and until the next beat
+// nothing is released for it.
+const beatAgain = beatEvery / 8
+
 // beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
 type beater struct {
 	pool  *Pool
@@ -60,7 +64,11 @@ func (b *beater) start() {
 		defer b.done.Done()
 		failing := false
 		for {
-			t := time.NewTimer(b.pause())
+			pause := b.pause()
+			if failing {
+				pause = min(pause, beatAgain)
+			}
+			t := time.NewTimer(pause)
 			select {
 			case <-b.quit:
 				t.Stop()

@@ -20,7 +20,7 @@ import (
 const (
 	// outageTarget is how long a failover should keep producers waiting, and outageMost what only a broken system reaches.
 	outageTarget = 5 * time.Second
-	outageMost   = 20 * time.Second
+	outageMost   = 30 * time.Second
 
 	crowdRate = 20 // starts of each tenant a second, and about as many offers
 )
