@@ -62,7 +62,7 @@ func downstreamFields(p DownstreamPolicy) []string {
 		"admit", admit.field,
 		"rate", rateField(p.Rate), "cap", intField(p.MaxInFlight), "unknown", string(p.UnknownTenants),
 		"tau", microsField(p.Tolerance), "lead", microsField(p.Lead), "lease", microsField(p.Lease),
-		"crashes", intField(p.MaxCrashes),
+		"crashes", intField(p.MaxCrashes), "log", intField(p.DepartureLog),
 	}, policyFields(p.Defaults)...)
 }
 
@@ -94,7 +94,7 @@ func readDownstream(h map[string]string) DownstreamPolicy {
 	return DownstreamPolicy{
 		Rate: readRate(h["rate"]), MaxInFlight: int(atoi(h["cap"])), UnknownTenants: UnknownTenants(h["unknown"]),
 		Tolerance: readMicros(h["tau"]), Lead: readMicros(h["lead"]), Lease: readMicros(h["lease"]),
-		MaxCrashes: int(atoi(h["crashes"])), Defaults: readPolicy(h), Admit: readRules(h["admit"]),
+		MaxCrashes: int(atoi(h["crashes"])), DepartureLog: int(atoi(h["log"])), Defaults: readPolicy(h), Admit: readRules(h["admit"]),
 	}
 }
 

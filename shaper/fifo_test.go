@@ -264,7 +264,7 @@ func TestBatchMakesRoom(t *testing.T) {
 	first, second := w.start(), w.start()
 	var args []any
 	for i, g := range []*Grant{first, second} {
-		args = append(args, g.Tenant, g.ID, g.Token, string(EndOK), 0, "", []string{"-", "p.next"}[i])
+		args = append(args, g.Tenant, g.ID, g.Token, string(EndOK), 0, "", []string{"-", "p.next"}[i], "?")
 	}
 	w.pass(1_000_000)
 	v, err := w.q.run(t.Context(), finishScript, "finish jobs", args...)

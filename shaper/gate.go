@@ -155,6 +155,7 @@ type Finish struct {
 	Delay  time.Duration // backoff of EndError, pause of EndThrottled
 	Text   string        // result or error
 	Next   string        // a fresh token, if the worker wants the downstream's next job at once
+	Began  Began         // when the handler began, for the departure log
 }
 
 // Finish takes down how a start ended, if its token still owns the job, and grants the next job to a worker that
@@ -165,7 +166,7 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, 
 	if token == "" {
 		token = "-"
 	}
-	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token}
+	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token, f.Began.field()}
 	answer, err := g.reports.Do(ctx, args)
 	if err == nil {
 		err = answer.err

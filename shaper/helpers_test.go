@@ -212,6 +212,8 @@ func (w *world) dump() string {
 			v, err = w.rdb.HGetAll(ctx, k).Result() // printed sorted
 		case "zset":
 			v, err = w.rdb.ZRangeWithScores(ctx, k, 0, -1).Result()
+		case "stream":
+			v, err = w.rdb.XRange(ctx, k, "-", "+").Result()
 		case "list":
 			v, err = w.rdb.LRange(ctx, k, 0, -1).Result()
 		default:

@@ -51,6 +51,7 @@ type model struct {
 	tl                exact
 	pools             map[string]*mPool
 	last, from, mercy int64
+	logged            map[string]int // entries of the departure log, by kind
 }
 
 const (
@@ -218,6 +219,7 @@ func (m *model) lost(now int64) (tickets, crashes int) {
 	l, of = m.book(over, "rc")
 	for i := len(l) - 1; i >= 0; i-- {
 		of[i].crash(l[i], now)
+		m.logged["x"]++
 	}
 	return tickets, len(l)
 }
@@ -310,6 +312,7 @@ func (m *model) slot(t *mTenant, now int64) int64 {
 }
 
 func (m *model) enter(t *mTenant, j *mJob, slot, now int64, tok string) {
+	m.logged["g"]++
 	t.tl.grant(t.rate, slot, now, mEpoch)
 	if !m.rate.IsZero() {
 		m.tl.grant(m.rate, slot, now, mEpoch)

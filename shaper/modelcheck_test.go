@@ -23,9 +23,11 @@ for name in string.gmatch(ARGV[1], '%S+') do
     redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 't:' .. name), ends,
     redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES') }
 end
+local log = redis.call('XRANGE', P .. 'log', '-', '+')
+for i, e in ipairs(log) do log[i] = e[2][2] end
 return { redis.call('HGETALL', P .. 'd'), redis.call('HGETALL', P .. 'pools'),
   redis.call('ZRANGE', P .. 'out', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'run', 0, -1, 'WITHSCORES'),
-  redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1), T }`)
+  redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1), T, log }`)
 
 // view is what lookScript saw.
 type view struct {
@@ -37,6 +39,7 @@ type view struct {
 	dead, hash, ends map[string]map[string]string
 	outs             map[string]map[string]string
 	bodies           map[string][]string
+	log              []string
 }
 
 // String prints maps sorted: a hash may change its order by being read.
@@ -87,6 +90,7 @@ func look(w *world, names, ids []string) view {
 		}
 		v.outs[name] = pairs(t.next())
 	}
+	v.log = list(r.next())
 	return v
 }
 
@@ -157,6 +161,11 @@ func (m *model) diff(v view, now int64) error {
 		}
 	}
 	want("running by pool", counts, pools)
+	logged := map[string]int{}
+	for _, e := range v.log {
+		logged[e[:1]]++
+	}
+	want("entries of the log", logged, m.logged)
 	if len(wrong) > 0 {
 		return fmt.Errorf("%s", strings.Join(wrong, "\n"))
 	}

@@ -57,6 +57,7 @@ func (p *player) take(e ending, became string, n *Grant, sure bool) {
 		}
 	} else {
 		cancelled := j.st == "c"
+		p.m.logged["f"]++
 		t.left(j)
 		j.st = "-" // nowhere, until the next one is picked
 		// Only these ask for more; in the others the job itself is what should run next.
@@ -120,7 +121,7 @@ func (p *player) stepBatch() {
 	}
 	var args []any
 	for _, e := range l {
-		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next)
+		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next, "20")
 	}
 	report := func(each func(i int, became string, n *Grant)) {
 		v, err := p.q.run(p.t.Context(), finishScript, "finish jobs", args...)
@@ -310,11 +311,17 @@ func (p *player) pause(name string, us int64) {
 	if us <= 0 {
 		until = -us * forever
 	}
-	if name == "" {
-		p.m.until = until
-	} else {
-		p.m.tenants[name].until = until
+	stands := &p.m.until
+	if name != "" {
+		stands = &p.m.tenants[name].until
 	}
+	switch was := *stands > p.now; {
+	case was && until == 0:
+		p.m.logged["r"]++
+	case !was && until > 0:
+		p.m.logged["p"]++
+	}
+	*stands = until
 	p.log("pause %q for %d", name, us)
 	p.repeat(func() string { p.must(p.admin.pause(p.t.Context(), name, fmt.Sprint(us))); return "" }, true)
 }

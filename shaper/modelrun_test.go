@@ -88,7 +88,7 @@ func (p *player) seen(what string) { p.happened.Store(what, true) }
 
 func sequence(t *testing.T, rdb redis.UniversalClient, seed uint64, happened *sync.Map, loud bool) {
 	p := &player{world: newWorld(t, rdb), r: rand.New(rand.NewPCG(seed, 0)), happened: happened,
-		m: &model{names: []string{"a", "b", "c"}[:1+seed%3], tenants: map[string]*mTenant{}, pools: map[string]*mPool{}}}
+		m: &model{names: []string{"a", "b", "c"}[:1+seed%3], tenants: map[string]*mTenant{}, pools: map[string]*mPool{}, logged: map[string]int{}}}
 	defer func() {
 		if t.Failed() || loud {
 			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
@@ -103,8 +103,9 @@ func sequence(t *testing.T, rdb redis.UniversalClient, seed uint64, happened *sy
 	}
 	if p.r.IntN(3) == 0 {
 		p.m.rate = pick(p.r, rates)
-		p.setDownstream(DownstreamPolicy{Rate: p.m.rate})
 	}
+	p.setDownstream(DownstreamPolicy{Rate: p.m.rate, DepartureLog: 10_000})
+	p.m.logged["o"] = 1
 	p.beat("p1", 3, time.Hour)
 	for range 20 + p.r.IntN(40) {
 		p.step()

@@ -130,6 +130,7 @@ func (p *player) enter(k Ticket, old, tok string) {
 	case replay:
 		want, slot = "", j.slot
 	case !ticket && j.st == "c" && j.tok == old:
+		p.m.logged["f"]++
 		t.left(j)
 		t.end(j, "cancelled")
 	case !ticket && (j.st != "r" || j.tok != old):
@@ -161,6 +162,7 @@ func (p *player) enter(k Ticket, old, tok string) {
 			}
 			t.recede(k)
 		default:
+			p.m.logged["f"]++
 			t.left(j)
 			j.fg++
 			t.toFront(j)

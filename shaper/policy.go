@@ -76,6 +76,7 @@ type DownstreamPolicy struct {
 	Lead           time.Duration  // how long before its likely slot a ticket is released; default 20ms
 	Lease          time.Duration  // how long a silent worker keeps a job; default 15s, at least 1s
 	MaxCrashes     int            // lost leases of one job before it is dead, default 3
+	DepartureLog   int            // about how many entries of the departure log to keep, 1 … 1 000 000, see Admin.DepartureLog; 0 = none
 	Defaults       Policy         // for every tenant's unset fields
 
 	// Admit are checks that a job passes before it may enter a bucket: all of them, or nothing is taken from any. They are kept in
@@ -141,6 +142,9 @@ func (p DownstreamPolicy) Validate() error {
 	}
 	if p.MaxCrashes < 0 || p.MaxCrashes > 1000 {
 		return &FieldError{"max_crashes", fmt.Sprint(p.MaxCrashes), "1 to 1000"}
+	}
+	if p.DepartureLog < 0 || p.DepartureLog > 1_000_000 {
+		return &FieldError{"departure_log", fmt.Sprint(p.DepartureLog), "1 to 1000000"}
 	}
 	switch p.UnknownTenants {
 	case "", UseDefaults, RefuseUnknown:

@@ -33,20 +33,20 @@ func script(files ...string) *redis.Script {
 }
 
 var (
-	enqueueScript  = script("base", "enqueue_busy", "hash", "timeline", "tenant", "job", "algorithms", "admit", "enqueue")
-	releaseScript  = script("base", "hash", "timeline", "tenant", "job", "pick", "release")
-	gateScript     = script("base", "hash", "timeline", "tenant", "job", "slot", "gate")
-	finishScript   = script("base", "hash", "timeline", "tenant", "job", "pick", "slot", "finish")
-	beatScript     = script("base", "hash", "timeline", "tenant", "job", "beat")
-	givebackScript = script("base", "hash", "timeline", "tenant", "job", "giveback")
-	cancelScript   = script("base", "hash", "timeline", "tenant", "job", "cancel")
-	deadScript     = script("base", "hash", "timeline", "tenant", "job", "dead")
-	purgeScript    = script("base", "hash", "timeline", "tenant", "job", "purge")
-	policyScript   = script("base", "hash", "timeline", "tenant", "policy")
-	pauseScript    = script("base", "hash", "timeline", "tenant", "pause")
-	forgetScript   = script("base", "hash", "timeline", "tenant", "forget")
+	enqueueScript  = script("base", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "algorithms", "admit", "enqueue")
+	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "pick", "release")
+	gateScript     = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "gate")
+	finishScript   = script("base", "log", "hash", "timeline", "tenant", "job", "pick", "slot", "finish")
+	beatScript     = script("base", "log", "hash", "timeline", "tenant", "job", "beat")
+	givebackScript = script("base", "log", "hash", "timeline", "tenant", "job", "giveback")
+	cancelScript   = script("base", "log", "hash", "timeline", "tenant", "job", "cancel")
+	deadScript     = script("base", "log", "hash", "timeline", "tenant", "job", "dead")
+	purgeScript    = script("base", "log", "hash", "timeline", "tenant", "job", "purge")
+	policyScript   = script("base", "log", "hash", "timeline", "tenant", "policy")
+	pauseScript    = script("base", "log", "hash", "timeline", "tenant", "pause")
+	forgetScript   = script("base", "log", "hash", "timeline", "tenant", "forget")
 	findScript     = script("base", "find")
-	statsScript    = script("base", "hash", "timeline", "tenant", "job", "slot", "stats")
+	statsScript    = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "stats")
 )
 
 // batch is how many items a script handles at most in one call: BATCH in lua/base.lua.

@@ -105,7 +105,7 @@ func (p *Pool) granted(g *shaper.Grant, asked time.Time, err error) *start {
 	p.mu.Unlock()
 	if err != nil {
 		p.log.Error("job cannot be read", "tenant", g.Tenant, "job", g.ID, "err", err)
-		return p.finish(s, shaper.Finish{Ending: shaper.EndDead, Text: clean(err.Error())})
+		return p.finish(s, shaper.Finish{Ending: shaper.EndDead, Text: clean(err.Error()), Began: shaper.NeverBegan})
 	}
 	return s
 }
@@ -171,13 +171,13 @@ func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 			p.cfg.Metrics.started(late)
 			return f, true
 		case calledOff:
-			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
+			p.finish(s, shaper.Finish{Ending: shaper.EndBack, Began: shaper.NeverBegan})
 			return f, false
 		}
 		p.cfg.Metrics.missedSlot()
 		if missed == maxMissed {
 			p.log.Warn("tolerance too small for this Redis: job goes back", "missed", missed, "late", late, "tolerance", s.grant.Tolerance)
-			p.finish(s, shaper.Finish{Ending: shaper.EndBack})
+			p.finish(s, shaper.Finish{Ending: shaper.EndBack, Began: shaper.NeverBegan})
 			return f, false
 		}
 		if !p.again(s) {
@@ -274,6 +274,7 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 	}()
 	<-ended
 	if how == hasStarted {
+		f.Began = shaper.BeganAfter(late - at.Sub(slot)) // the slot came at `at`, or a little earlier: closer than by this call alone
 		p.cfg.Metrics.handled(time.Since(slot.Add(late)))
 	}
 	return f, late, how

@@ -22,6 +22,7 @@ type runFlags struct {
 	rate        buckets.Rate
 	depth       int
 	concurrency int
+	departures  int
 	grace       time.Duration
 	client      shaper.ClientOptions
 }
@@ -43,6 +44,7 @@ func runCommand() *cli.Command {
 			cmdline.Rate("rate", "how fast each tenant's jobs leave: `RATE` such as 10/s, 600/m or 1/90s (default: 10/s)", &f.rate),
 			cmdline.Whole("depth", "how many jobs of each tenant may wait: `N` (default: 1000)", &f.depth),
 			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
+			cmdline.Whole("departure-log", "keep about `N` entries of a log of departures, two a start, for shaper verify (default: none)", &f.departures),
 			cmdline.RulesFlag("admit", "refuse jobs beyond a limit before they may wait"),
 			cmdline.WaitReplicas(&f.client),
 			cmdline.WaitReplicasTimeout(&f.client),

@@ -21,6 +21,7 @@ import (
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 	d := app.Downstream{Name: c.String("downstream"), Version: time.Now(), Concurrency: f.concurrency, Client: f.client}
 	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
+	d.Policy.DepartureLog = f.departures
 	var err error
 	if d.Policy.Admit, err = cmdline.Rules(c, "admit"); err != nil {
 		return err
@@ -54,7 +55,7 @@ func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 
 // fromFile adds what a config file describes.
 func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
-	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency", "admit", "wait-replicas", "wait-replicas-timeout"} {
+	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency", "departure-log", "admit", "wait-replicas", "wait-replicas-timeout"} {
 		if c.IsSet(name) {
 			return cliutil.Usagef("--%s beside --config: want it in the file, or no file", name)
 		}

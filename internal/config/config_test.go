@@ -76,6 +76,7 @@ downstreams:
     durability: { wait: 2, timeout: 250ms }
     lease: 1m
     max_crashes: 2
+    departure_log: 5000
     unknown_tenants: refuse
     target:
       http: https://mail.example/send
@@ -102,10 +103,10 @@ downstreams:
 		Downstreams: map[string]Downstream{
 			"mail": {
 				Policy: shaper.DownstreamPolicy{
-					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, UnknownTenants: shaper.RefuseUnknown,
+					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, DepartureLog: 5000, UnknownTenants: shaper.RefuseUnknown,
 					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
 				},
-				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 12},
+				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 13},
 				Client: shaper.ClientOptions{Wait: 2, WaitTimeout: 250 * time.Millisecond},
 				Tenants: map[string]shaper.Policy{
 					"1e3":  {},

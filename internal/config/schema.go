@@ -47,6 +47,7 @@ func (d *decoder) downstream(n node) Downstream {
 		policy.duration("lead", &v.Policy.Lead),
 		policy.duration("lease", &v.Policy.Lease),
 		policy.whole("max_crashes", &v.Policy.MaxCrashes),
+		policy.whole("departure_log", &v.Policy.DepartureLog),
 		field{"defaults", func(n node) { v.Policy.Defaults = d.policy(n) }},
 		field{"tenants", func(n node) {
 			v.Tenants = make(map[string]shaper.Policy)

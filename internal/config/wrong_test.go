@@ -29,7 +29,7 @@ var wrong = []struct{ name, file, want string }{
 	{"unknown key", "redis_url: redis://h\ndownstreams: {d: }\n",
 		`1:1: redis_url: unknown key: want redis, listen, data_dir or downstreams`},
 	{"unknown key of a downstream", "downstreams:\n  transcoder:\n    rate: 1/s\n    workers: 16\n",
-		`4:5: downstreams.transcoder.workers: unknown key: want rate, max_in_flight, concurrency, target, unknown_tenants, tolerance, lead, lease, max_crashes, defaults, tenants, admit or durability`},
+		`4:5: downstreams.transcoder.workers: unknown key: want rate, max_in_flight, concurrency, target, unknown_tenants, tolerance, lead, lease, max_crashes, departure_log, defaults, tenants, admit or durability`},
 	{"unknown key of a tenant", "downstreams: {t: {tenants: {acme: {rates: 1/s}}}}\n",
 		`1:36: downstreams.t.tenants.acme.rates: unknown key: want rate, depth, weight, on_full, max_in_flight, max_attempts, backoff, timeout, max_wait or retention`},
 	{"key in the wrong case", "Listen: :80\ndownstreams: {d: }\n",
@@ -77,6 +77,7 @@ var wrong = []struct{ name, file, want string }{
 		`3:20: downstreams.t.max_in_flight: "-1": want 1 to 1000000, or 0 for as many as the workers have places`},
 	{"concurrency zero", downstream("concurrency: 0"), `3:18: downstreams.t.concurrency: "0": want 1 to 10000`},
 	{"concurrency too large", downstream("concurrency: 10001"), `3:18: downstreams.t.concurrency: "10001": want 1 to 10000`},
+	{"departure_log zero", downstream("departure_log: 0"), `3:20: downstreams.t.departure_log: "0": want 1 to 1000000`},
 	{"max_crashes zero", downstream("max_crashes: 0"), `3:18: downstreams.t.max_crashes: "0": want 1 to 1000`},
 
 	// Rates.

@@ -17,6 +17,7 @@ local K_OUT     = P .. 'out'      -- ZSET   "tenant id" -> µs by which its tick
 local K_RUN     = P .. 'run'      -- ZSET   "tenant id" -> µs at which its lease ends
 local K_POOLS   = P .. 'pools'    -- HASH   pool -> "places µs", pool:n -> jobs that it runs
 local K_TENANTS = P .. 'tenants'  -- ZSET   tenant -> µs since when it is idle, FOREVER while it is busy
+local K_LOG     = P .. 'log'      -- STREAM the departure log, see log.lua
 local SIGNAL    = P .. 'sig'      -- channel: "w" something is due earlier, "t" tickets are on their way, "c tenant id" cancel,
                                   -- "p" all is paused, "p tenant" that tenant is
 

@@ -11,6 +11,7 @@
 --   µs: backoff of an error, pause of a throttle
 --   result or error text
 --   token for the next job, "-" = no more work
+--   µs from its slot to its start, "-" = it never started, "?" = not known; for the log
 --
 -- Returns for each report {answer, then granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
@@ -20,7 +21,7 @@
 -- Cost: O(log tenants) a report; with a next job about twice a gate.
 
 allow_oom()
-local FIELDS = 7 -- of a report in ARGV
+local FIELDS = 8 -- of a report in ARGV
 local now = clock()
 local ds = downstream(now)
 local cache = {}     -- tenants by name
@@ -61,7 +62,7 @@ local function take_next(more)
   return t, id, j, body
 end
 
-local function report(T, id, tok, outcome, delay, text, more)
+local function report(T, id, tok, outcome, delay, text, more, late)
   local j = state(T, id)
   if not j then
     local ended = call('GET', k_end(T, id))
@@ -129,6 +130,10 @@ local function report(T, id, tok, outcome, delay, text, more)
       answer = 'retry'
     end
   end
+  if ds.log then
+    local became = answer == 'back' and outcome ~= 'back' and 'throttled' or answer
+    log(ds, 'f', T, id, int(j.att), became, late, int(now - j.slot))
+  end
   local reply = { answer }
   if t2 then
     for _, v in ipairs(granted(ds, t2, id2, j2, now, body2)) do reply[#reply + 1] = v end
@@ -138,7 +143,8 @@ end
 
 local replies = {}
 for i = 2, #ARGV, FIELDS do
-  local ok, reply = pcall(report, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6])
+  local ok, reply = pcall(report, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6],
+    ARGV[i + 7])
   replies[#replies + 1] = ok and reply or { 'fault', tostring(type(reply) == 'table' and reply.err or reply) }
 end
 for T, t in pairs(touched) do

@@ -45,7 +45,11 @@ local function freed(reply)
   return reply
 end
 
+-- unused logs that a start, whose slot was missed, never happened.
+local function unused(became) if ds.log then log(ds, 'f', T, id, int(j.att), became, '-', int(now - j.slot)) end end
+
 if j.st == 'c' and j.tok == old then -- cancelled, and its slot was missed: it need not start to end
+  unused('cancelled')
   left(ds, t, id, j)
   finished(ds, t, id, j, 'cancelled', '', now)
   return freed({ 'gone' })
@@ -57,6 +61,7 @@ local function back(why)
   if ticket then
     recede(ds, t, ARGV[3], ARGV[4])
   else
+    unused('back')
     left(ds, t, id, j)
     j.fg = j.fg + 1
     to_front(T, id, j)

@@ -27,6 +27,10 @@ local function save(h)
   end
   h.dirty = {}
   if #args > 0 then call('HSET', h.key, unpack(args)) end
+  if h.restarted then -- logged with the run id that is saved: once
+    h.restarted = nil
+    log(h, 'i')
+  end
 end
 
 local function num(h, field) return tonumber(h[field] or 0) end

@@ -172,6 +172,7 @@ end
 
 -- crashed handles a lease that ended: the job comes back to the front, until it has done so too often.
 local function crashed(ds, t, id, j, now)
+  log(ds, 'x', t.name, id, int(j.att), int(now - j.slot))
   left(ds, t, id, j)
   count(t, 'crashed')
   if j.st == 'c' then

@@ -11,11 +11,14 @@ allow_oom()
 local now, T, for_ = clock(), ARGV[2], tonumber(ARGV[3])
 local ends = for_ < 0 and FOREVER or for_ > 0 and now + for_ or 0
 local ds = downstream(now)
+local was
 if T == '' then
+  was = num(ds, 'until') > now
   put(ds, 'until', ends)
 else
   local t = tenant(ds, T, now)
   heal(ds, t, now)
+  was = num(t, 'until') > now
   put(t, 'until', ends)
   -- A pause is an order: it stays as long as a policy does.
   if ends > 0 and not t.ver then put(t, 'ver', 1) end
@@ -24,5 +27,8 @@ else
   if ends > 0 then call('PERSIST', t.key) end
 end
 save(ds)
+-- Only what changes is logged, so that a repeated call is not.
+if ends > 0 and not was then log(ds, 'p', T == '' and '-' or T, int(ends)) end
+if ends == 0 and was then log(ds, 'r', T == '' and '-' or T) end
 if ends == 0 then wake() else hush(T) end
 return int(ends)

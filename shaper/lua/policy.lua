@@ -19,9 +19,10 @@ local unset = {}
 if ARGV[4] == '1' then
   for _, f in ipairs(POLICY) do unset[f] = true end
   if T == '' then
-    for _, f in ipairs({ 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'admit' }) do unset[f] = true end
+    for _, f in ipairs({ 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'admit' }) do unset[f] = true end
   end
 end
+local logged = call('HGET', K_DS, 'log')
 call('HSET', key, 'ver', int(version))
 for i = 5, #ARGV, 2 do
   if ARGV[i + 1] == '' then
@@ -34,6 +35,12 @@ end
 for f in pairs(unset) do call('HDEL', key, f) end
 local ds = downstream(now)
 save(ds)
+if ds.log and not logged then
+  call('PERSIST', K_LOG)
+  log(ds, 'o')
+elseif logged and not ds.log then
+  call('PEXPIRE', K_LOG, 86400000) -- nobody trims it any more
+end
 if T ~= '' then
   call('PERSIST', key)
   call('ZADD', K_TENANTS, 'NX', int(now), T)

@@ -8,8 +8,12 @@ local function next_slot(ds, t, now)
   return slot
 end
 
--- run enters a job as running from slot on, owned by tok.
+-- run enters a job as running from slot on, owned by tok. One that runs already missed its slot.
 local function run(ds, t, id, j, slot, tok, now)
+  if ds.log then
+    log(ds, 'g', t.name, id, int(j.att), int(slot), int(slot - now), t.tl.rate, ds.tl and ds.tl.rate or '-', int(ds.tau),
+      j.st == 'r' and int(j.slot) or '0')
+  end
   grant(t, t.tl, slot, now)
   if ds.tl then grant(ds, ds.tl, slot, now) end
   j.st, j.slot, j.tok, j.nx = 'r', slot, tok, '-'

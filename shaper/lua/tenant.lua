@@ -13,7 +13,7 @@ local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
-local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'rid', 'epoch', 'clock', 'blocked', 'admit',
+local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'rid', 'epoch', 'clock', 'blocked', 'admit',
   'back', 'healed', 'from', 'mercy', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
   'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back',
@@ -40,6 +40,7 @@ local function notice_restart(ds, now)
   if ds.rid ~= rid then
     local up = at and string.match(info, 'uptime_in_seconds:(%d+)')
     put(ds, 'epoch', ds.rid and now or up and now - up * 1000000 or 0)
+    ds.restarted = ds.rid
     put(ds, 'rid', rid)
   end
   if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: else every slot would wait for it
@@ -50,6 +51,7 @@ local function downstream(now)
   local ds = get(K_DS, DS_FIELDS)
   ds.tau, ds.lead = tonumber(ds.tau or 20000), tonumber(ds.lead or 20000)
   ds.lease, ds.crashes = tonumber(ds.lease or 15000000), tonumber(ds.crashes or 3)
+  ds.log = string.match(ds.log or '', '^[1-9]%d*$')
   ds.grace = math.floor(ds.tau / 2)
   ds.hold = 2 * ds.lead + ds.tau -- a worker holds a granted slot at most this long before it comes
   notice_step(ds, now)

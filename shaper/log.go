@@ -1,0 +1,196 @@
+package shaper
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/buckets"
+)
+
+// Began tells what came of a slot: when the handler began, or that it never did. The zero value: the worker does not know.
+type Began struct {
+	Known bool
+	Never bool          // the slot went by without a start
+	Late  time.Duration // from the slot to the handler's first instruction, as the worker's monotonic clock has it
+}
+
+// BeganAfter says that the handler began so long after its slot.
+func BeganAfter(late time.Duration) Began { return Began{Known: true, Late: late} }
+
+// NeverBegan says that the handler did not begin.
+var NeverBegan = Began{Known: true, Never: true}
+
+// field is how lua/finish.lua takes it.
+func (b Began) field() string {
+	switch {
+	case !b.Known:
+		return "?"
+	case b.Never:
+		return "-"
+	}
+	return micros(b.Late)
+}
+
+// LogKind says what an entry of the departure log tells.
+type LogKind byte
+
+const (
+	LogGranted LogKind = 'g' // a slot was granted
+	LogEnded   LogKind = 'f' // a start ended, and its worker said so
+	LogLost    LogKind = 'x' // the lease of a start ended
+	LogPaused  LogKind = 'p' // a tenant was paused by hand, or the downstream
+	LogResumed LogKind = 'r' // and goes on
+	LogRestart LogKind = 'i' // Redis restarted or failed over
+	LogOpened  LogKind = 'o' // the log was turned on
+	LogNoise   LogKind = '?' // what cannot be read; nobody of ours wrote it
+)
+
+// LogEntry is one entry of the departure log. Fields that do not apply are zero.
+type LogEntry struct {
+	At      time.Time // when it was written, in whole ms of Redis' clock
+	Kind    LogKind
+	Tenant  string // empty: the downstream
+	ID      string
+	Attempt int
+
+	// Of LogGranted.
+	Slot      time.Time
+	Granted   time.Time // when, by Redis' clock
+	Rate      buckets.Rate
+	Common    buckets.Rate // of the downstream; zero = none
+	Tolerance time.Duration
+	Missed    time.Time // the slot of this start that it was granted instead of
+
+	// Of LogEnded.
+	Became string // done, retry, dead, cancelled, back or throttled
+	Began  Began
+
+	Took  time.Duration // of LogEnded and LogLost: from the slot until then
+	Until time.Time     // of LogPaused; zero = without an end
+}
+
+// DepartureLog reads the departure log, oldest entry first, and calls each with every entry; it ends early with what each
+// returns. With a since of more than 0 it begins with what was written so long ago. Entries that are written meanwhile are left out.
+//
+// The log holds each slot that was granted and how its start ended, about as many entries as the downstream's policy says. It is
+// written inside the scripts, so it costs no round trip, and what it says of a start is as durable as the start's own state.
+func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func(LogEntry) error) error {
+	const page = 1000
+	key := a.q.logKey()
+	last, err := a.q.rdb.XRevRangeN(ctx, key, "+", "-", 1).Result()
+	if err != nil {
+		return storeErr("read departure log", err)
+	}
+	if len(last) == 0 {
+		return nil
+	}
+	from := "-"
+	if since > 0 {
+		now, err := a.now(ctx)
+		if err != nil {
+			return err
+		}
+		from = strconv.FormatInt(max(0, now.Add(-since).UnixMilli()), 10)
+	}
+	for {
+		l, err := a.q.rdb.XRangeN(ctx, key, from, last[0].ID, page).Result()
+		if err != nil {
+			return storeErr("read departure log", err)
+		}
+		for _, m := range l {
+			if err := each(readEntry(m)); err != nil {
+				return err
+			}
+		}
+		if len(l) < page {
+			return nil
+		}
+		ms, n := splitID(l[len(l)-1].ID)
+		from = fmt.Sprintf("%d-%d", ms, n+1)
+	}
+}
+
+// now is the clock of the Redis that keeps the downstream.
+func (a *Admin) now(ctx context.Context) (time.Time, error) {
+	v, err := a.q.run(ctx, statsScript, "read the clock")
+	if err != nil {
+		return time.Time{}, err
+	}
+	return replyOf(v).instant(), nil
+}
+
+// splitID reads the id of a stream's entry, "ms-n".
+func splitID(id string) (ms, n int64) {
+	a, b, _ := strings.Cut(id, "-")
+	return atoi(a), atoi(b)
+}
+
+// readEntry reads what lua/log.lua wrote.
+func readEntry(m redis.XMessage) LogEntry {
+	ms, _ := splitID(m.ID)
+	text, _ := m.Values["e"].(string)
+	e := LogEntry{At: time.UnixMilli(ms)}
+	if !e.read(strings.Split(text, " ")) {
+		e = LogEntry{At: e.At, Kind: LogNoise}
+	}
+	return e
+}
+
+// entryWords is how many words the entries of a kind have.
+var entryWords = map[LogKind]int{LogGranted: 10, LogEnded: 7, LogLost: 5, LogPaused: 3, LogResumed: 2, LogRestart: 1, LogOpened: 1}
+
+func (e *LogEntry) read(w []string) (ok bool) {
+	if len(w[0]) != 1 || entryWords[LogKind(w[0][0])] != len(w) {
+		return false
+	}
+	e.Kind, ok = LogKind(w[0][0]), true
+	number := func(s string) int64 {
+		n, err := strconv.ParseInt(s, 10, 64)
+		ok = ok && err == nil
+		return n
+	}
+	rate := func(s string) buckets.Rate {
+		r := readRate(s)
+		ok = ok && r.Validate() == nil
+		return r
+	}
+	us := func(s string) time.Duration { return time.Duration(number(s)) * time.Microsecond }
+	if len(w) > 1 && w[1] != "-" {
+		e.Tenant = w[1]
+		ok = ValidName("tenant", e.Tenant) == nil
+	}
+	if len(w) > 3 {
+		e.ID, e.Attempt = w[2], int(number(w[3]))
+		ok = ok && e.Tenant != "" && ValidName("id", e.ID) == nil
+	}
+	switch e.Kind {
+	case LogGranted:
+		e.Slot = instant(number(w[4]))
+		e.Granted = e.Slot.Add(-us(w[5]))
+		e.Rate, e.Tolerance, e.Missed = rate(w[6]), us(w[8]), instant(number(w[9]))
+		if w[7] != "-" {
+			e.Common = rate(w[7])
+		}
+	case LogEnded:
+		e.Became, e.Took = w[4], us(w[6])
+		switch w[5] {
+		case "?":
+		case "-":
+			e.Began = NeverBegan
+		default:
+			e.Began = BeganAfter(us(w[5]))
+		}
+	case LogLost:
+		e.Took = us(w[4])
+	case LogPaused:
+		if until := number(w[2]); until < forever {
+			e.Until = instant(until)
+		}
+	}
+	return ok
+}
