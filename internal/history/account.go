@@ -47,6 +47,52 @@ func Unexpected(h History) []Violation {
 	return out
 }
 
+// Recovered returns the first starts of jobs whose producer never heard what became of its offer. They are no violation: who
+// does not know has to expect either.
+func Recovered(h History) History {
+	var out History
+	answered, started := map[job]bool{}, map[job]bool{}
+	for _, e := range h {
+		if e.Kind == Accept || e.Kind == Refuse {
+			answered[e.job()] = true
+		}
+	}
+	offered := map[job]bool{}
+	for _, e := range h {
+		j := e.job()
+		switch {
+		case e.Kind == Offer:
+			offered[j] = true
+		case e.Kind == Start && offered[j] && !answered[j] && !started[j]:
+			started[j] = true
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Bound finds instants at which more than most jobs of one tenant had been accepted and not started: its depth, and as many as
+// there are places, for those that have left their bucket and have not begun. A job whose producer has not heard yet does not count.
+func Bound(h History, tenant string, most int) []Violation {
+	var out []Violation
+	known, waiting := map[job]bool{}, map[job]bool{}
+	for _, e := range h {
+		j := e.job()
+		switch {
+		case e.Tenant != tenant || e.ID == "":
+		case e.Kind == Accept && !known[j]:
+			known[j], waiting[j] = true, true
+			if len(waiting) > most {
+				out = append(out, found("bound", e, "%d accepted and not started, want at most %d", len(waiting), most))
+			}
+		case e.Kind == Start || e.Kind == End: // perhaps before its producer heard
+			known[j] = true
+			delete(waiting, j)
+		}
+	}
+	return out
+}
+
 // Unanswered finds offers that got no answer, or two: accepted + refused = offered, but for producers that died.
 func Unanswered(h History) []Violation {
 	var out []Violation

@@ -17,6 +17,47 @@ func Attempts(h History) []Violation {
 	return out
 }
 
+// Ends finds attempts that ended twice: only the owner of a start may say how it ended, and only once.
+func Ends(h History) []Violation {
+	var out []Violation
+	for _, events := range h.byJob() {
+		ended := map[int]string{}
+		for _, e := range events.Of(End) {
+			if before, twice := ended[e.Attempt]; twice && e.Attempt > 0 {
+				out = append(out, found("ends", e, "attempt %d ended as %s, and was %s before", e.Attempt, e.Outcome, before))
+			}
+			ended[e.Attempt] = e.Outcome
+		}
+	}
+	return out
+}
+
+// OneOwner finds starts of a job while an earlier start of it had not ended, although the process of that one was not killed or
+// cut off before. A job that never started again is nobody else's.
+func OneOwner(h History) []Violation {
+	var out []Violation
+	running := map[job]Event{}
+	for _, e := range h {
+		before, runs := running[e.job()]
+		switch {
+		case e.Kind == Cut:
+			for j, s := range running {
+				if s.PID == e.PID {
+					delete(running, j)
+				}
+			}
+		case e.Kind == End && runs && e.Attempt == before.Attempt:
+			delete(running, e.job())
+		case e.Kind == Start && runs:
+			out = append(out, found("one owner", e, "attempt %d, while attempt %d ran", e.Attempt, before.Attempt))
+			running[e.job()] = e
+		case e.Kind == Start:
+			running[e.job()] = e
+		}
+	}
+	return out
+}
+
 // ReportWithin is how long after the end of a handler its process may be killed with the effect that nobody else hears of that end.
 const ReportWithin = time.Second
 

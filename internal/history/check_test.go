@@ -136,6 +136,34 @@ func TestChecks(t *testing.T) {
 			  1 start a/1 attempt=3
 			  2 start a/1 attempt=1`, []string{"attempt 1 after attempt 3"}},
 
+		{"ends: each attempt has its own", Ends, `
+			  1 start a/1
+			  2 end   a/1 outcome=failed
+			  3 start a/1 attempt=2
+			  4 end   a/1 attempt=2 outcome=done
+			  5 end   a/2 outcome=done`, nil},
+		{"ends: one attempt, two ends", Ends, `
+			  1 start a/1
+			  2 end   a/1 outcome=failed
+			  3 end   a/1 outcome=done`, []string{"attempt 1 ended as done, and was failed before"}},
+
+		{"one owner: after the end, and after a kill", OneOwner, `
+			  1 start a/1 pid=7
+			  2 end   a/1 pid=7 outcome=done
+			  3 start a/1 attempt=2 pid=7
+			  4 cut pid=7
+			  5 start a/1 attempt=3 pid=8
+			  5 start b/1 pid=8`, nil},
+		{"one owner: two at a time", OneOwner, `
+			  1 start a/1 pid=7
+			  2 cut pid=8
+			  3 start a/1 attempt=2 pid=9
+			  4 end   a/1 outcome=done pid=7`, []string{"attempt 2, while attempt 1 ran"}},
+		{"one owner: the end of another attempt", OneOwner, `
+			  1 start a/1 attempt=2
+			  2 end   a/1 attempt=1 outcome=failed
+			  3 start a/1 attempt=3`, []string{"attempt 3, while attempt 2 ran"}},
+
 		{"duplicated: a retry has a reason", Duplicated, `
 			  1 start a/1
 			  2 end   a/1 outcome=failed
@@ -204,6 +232,22 @@ func TestChecks(t *testing.T) {
 			  0 offer a/1
 			  1 refuse a/1
 			  2 start a/1`, []string{"was refused"}},
+
+		{"bound: two wait", bound(2), `
+			  0 accept a/1
+			  1 accept a/2
+			  2 start a/1
+			  3 accept a/3
+			  4 end a/2 outcome=expired
+			  5 start a/4
+			  6 accept a/4
+			  7 accept b/5
+			  8 accept a/1
+			  9 accept a/6`, nil},
+		{"bound: three wait", bound(2), `
+			  0 accept a/1
+			  1 accept a/2
+			  2 accept a/3`, []string{"3 accepted and not started, want at most 2"}},
 
 		{"unanswered: each offer has its answer", Unanswered, `
 			  0 offer a/1
@@ -287,6 +331,82 @@ func TestChecks(t *testing.T) {
 
 func inFlight(most int) func(History) []Violation {
 	return func(h History) []Violation { return InFlight(h, "a", most) }
+}
+
+func bound(most int) func(History) []Violation {
+	return func(h History) []Violation { return Bound(h, "a", most) }
+}
+
+// TestRatesThatChange gives starts rules of their own: what both neighbours' rules forbid is found, and nothing else.
+func TestRatesThatChange(t *testing.T) {
+	under := func(n int64, tau time.Duration) *Rule { return &Rule{Rate: buckets.PerSecond(n), Tolerance: tau} }
+	slow, fast := under(2, 20*time.Millisecond), under(10, 20*time.Millisecond)
+	for _, tc := range []struct {
+		name   string
+		starts []startAt
+		want   string // the checks that find something
+	}{
+		{"faster", []startAt{{0, slow}, {500, slow}, {600, fast}, {700, fast}}, ""},
+		{"slower", []startAt{{0, fast}, {100, fast}, {200, slow}, {700, slow}}, ""},
+		{"slow ones too close", []startAt{{0, fast}, {100, slow}, {200, slow}}, "slots; spacing; "},
+		{"closer than either", []startAt{{0, slow}, {70, fast}}, "slots; spacing; "},
+		{"late by the larger tolerance", []startAt{{0, under(10, 50*time.Millisecond)}, {100, fast}}, ""},
+		{"a window of both rates", append([]startAt{{0, slow}, {500, slow}, {1000, slow}}, burst(1100, 90, 13, fast)...),
+			"slots; slots; slots; slots; slots; slots; slots; slots; slots; slots; slots; slots; windows; windows; windows; "},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var h History
+			for i, s := range tc.starts {
+				h = append(h, Event{Kind: Start, At: s.ms * 1e6, Wall: s.ms * 1000, Slot: s.ms*1000 + 1, Tenant: "a",
+					ID: fmt.Sprint(i), Attempt: 1, Under: s.rule})
+			}
+			got := ""
+			for _, check := range []func(History, Rule) []Violation{Slots, Spacing, Windows} {
+				for _, v := range check(h, Rule{}) {
+					got += v.Check + "; "
+				}
+			}
+			if got != tc.want {
+				t.Errorf("found %q, want %q", got, tc.want)
+			}
+		})
+	}
+	late := Event{Kind: Start, Wall: 40_000, Slot: 1, Under: under(10, 50*time.Millisecond)}
+	if got := OnTime(History{late}, Rule{}); len(got) > 0 {
+		t.Errorf("on time by its own tolerance: %v", got)
+	}
+	late.Under = fast
+	if got := OnTime(History{late}, Rule{}); len(got) != 1 {
+		t.Errorf("late by its own tolerance, and not found")
+	}
+}
+
+// startAt is a start, with the rule that it came under.
+type startAt struct {
+	ms   int64
+	rule *Rule
+}
+
+// burst is n starts, one each so many ms.
+func burst(from, every int64, n int, rule *Rule) (out []startAt) {
+	for i := range n {
+		out = append(out, startAt{from + int64(i)*every, rule})
+	}
+	return out
+}
+
+func TestRecovered(t *testing.T) {
+	h := script(t, `
+		0 offer  a/1
+		1 offer  a/2
+		2 start  a/1
+		3 accept a/1
+		4 start  a/2
+		5 start  a/2 attempt=2
+		6 start  a/3`)
+	if got := Recovered(h); len(got) != 1 || got[0].ID != "2" {
+		t.Errorf("recovered %v, want job 2", got)
+	}
 }
 
 // even scripts n starts, one each so many ms.

@@ -5,7 +5,7 @@
 // processes do not mix, and what was written survives kill -9 of its writer. Events carry the host's monotonic clock,
 // which all its processes share and which nobody can step.
 //
-// Read returns a History, and each check (Spacing, Windows, Slots, OnTime, Attempts, Duplicated, Order, Lost,
-// Unexpected, InFlight) returns the violations that it finds in one. They judge what was seen, not what was meant: they know
+// Read returns a History, and each check (Spacing, Windows, Slots, OnTime, Attempts, Ends, OneOwner, Duplicated, Order, Lost,
+// Unexpected, Unanswered, Bound, InFlight) returns the violations that it finds in one. They judge what was seen, not what was meant: they know
 // nothing of how jobs are scheduled. A check that cannot fail is no check, so each is tested with histories that it must reject.
 package history

@@ -46,6 +46,9 @@ type Event struct {
 	Attempt int    `json:"attempt,omitempty"` // of a Start or End
 	Slot    int64  `json:"slot,omitempty"`    // of a Start: µs since the epoch
 	Outcome string `json:"outcome,omitempty"` // of an End; of a Refuse, the reason
+
+	// Under is the rule in effect at a Start, where it is not the one that a check is given. Not recorded.
+	Under *Rule `json:"-"`
 }
 
 // job names a job within a history.

@@ -32,6 +32,25 @@ func (r Rule) most(window time.Duration) int {
 	return 1 + int(q)
 }
 
+// of is the rule that a start came under: its own, or r.
+func (r Rule) of(e Event) Rule {
+	if e.Under == nil {
+		return r
+	}
+	own := *e.Under
+	own.Slack = r.Slack
+	return own
+}
+
+// laxer is what holds where either of two rules may: the shorter interval and the larger tolerance.
+func laxer(a, b Rule) Rule {
+	if b.span(1) < a.span(1) {
+		a.Rate = b.Rate
+	}
+	a.Tolerance = max(a.Tolerance, b.Tolerance)
+	return a
+}
+
 // Violation is one promise that was not kept.
 type Violation struct {
 	Check  string // the name of the check that found it

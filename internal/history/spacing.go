@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Spacing finds starts of one tenant that are closer than interval − τ. At rates whose interval is below τ it can find
-// nothing; Windows and Slots do.
+// Spacing finds starts of one tenant that are closer than interval − τ; where their rates differ, than the shorter of their
+// intervals. At rates whose interval is below τ it can find nothing; Windows and Slots do.
 func Spacing(h History, r Rule) []Violation {
 	var out []Violation
-	least := r.span(1) - r.Tolerance - r.Slack
 	for _, starts := range h.byTenant() {
 		for i := 1; i < len(starts); i++ {
+			both := laxer(r.of(starts[i-1]), r.of(starts[i]))
+			least := both.span(1) - both.Tolerance - both.Slack
 			if d := gap(starts[i-1], starts[i]); d < least {
 				out = append(out, found("spacing", starts[i], "%v after job %q, want at least %v", d, starts[i-1].ID, least))
 			}
@@ -21,15 +22,20 @@ func Spacing(h History, r Rule) []Violation {
 	return out
 }
 
-// Windows finds windows of an interval, of a second and of ten that hold more starts of one tenant than 1 + ⌊(W+τ)/interval⌋.
+// Windows finds windows of an interval, of a second and of ten that hold more starts of one tenant than 1 + ⌊(W+τ)/interval⌋;
+// where their rates differ, the shortest of their intervals counts.
 func Windows(h History, r Rule) []Violation {
 	var out []Violation
 	for _, starts := range h.byTenant() {
-		for _, window := range []time.Duration{r.span(1), time.Second, 10 * time.Second} {
-			most := r.most(window)
-			for i := most; i < len(starts); i++ {
-				if d := gap(starts[i-most], starts[i]); d <= window {
-					out = append(out, found("windows", starts[i], "%d starts within %v, want at most %d in %v", most+1, d, most, window))
+		runs := r.runs(starts)
+		for i, e := range starts {
+			for _, window := range []time.Duration{r.of(e).span(1), time.Second, 10 * time.Second} {
+				most := r.inForce(starts, runs, i, window)
+				if i < most {
+					continue
+				}
+				if d := gap(starts[i-most], e); d <= window {
+					out = append(out, found("windows", e, "%d starts within %v, want at most %d in %v", most+1, d, most, window))
 				}
 			}
 		}
@@ -37,17 +43,39 @@ func Windows(h History, r Rule) []Violation {
 	return out
 }
 
+// runs tells for each start where the run of starts under the same rule begins that it belongs to.
+func (r Rule) runs(starts History) []int {
+	out := make([]int, len(starts))
+	for i := 1; i < len(starts); i++ {
+		if out[i] = i; r.of(starts[i]) == r.of(starts[i-1]) {
+			out[i] = out[i-1]
+		}
+	}
+	return out
+}
+
+// inForce is how many starts a window that ends with the i-th may hold, by the laxest rule of any of them.
+func (r Rule) inForce(starts History, runs []int, i int, window time.Duration) int {
+	rule, begun := r.of(starts[i]), runs[i]
+	most := rule.most(window)
+	for begun > max(i-most, 0) {
+		rule, begun = laxer(rule, r.of(starts[begun-1])), runs[begun-1]
+		most = rule.most(window)
+	}
+	return most
+}
+
 // Slots finds starts without a slot, and slots of one tenant that are closer than an interval: one that was granted twice is
 // the worst of them. A slot is exact, so neither τ nor slack applies; only the µs in which slots are counted.
 func Slots(h History, r Rule) []Violation {
 	var out []Violation
-	least := r.span(1).Truncate(time.Microsecond)
 	for _, starts := range h.byTenant() {
 		bySlot(starts)
 		for i, e := range starts {
 			if e.Slot == 0 {
 				out = append(out, found("slots", e, "no slot"))
 			} else if i > 0 {
+				least := laxer(r.of(starts[i-1]), r.of(e)).span(1).Truncate(time.Microsecond)
 				if d := time.Duration(e.Slot-starts[i-1].Slot) * time.Microsecond; d < least {
 					out = append(out, found("slots", e, "slot %v after that of job %q, want at least %v", d, starts[i-1].ID, least))
 				}
@@ -62,7 +90,7 @@ func Slots(h History, r Rule) []Violation {
 func OnTime(h History, r Rule) []Violation {
 	var out []Violation
 	for _, e := range h.Of(Start) {
-		late := time.Duration(e.Wall-e.Slot) * time.Microsecond
+		late, r := time.Duration(e.Wall-e.Slot)*time.Microsecond, r.of(e)
 		switch {
 		case late < 0:
 			out = append(out, found("on time", e, "%v before its slot", -late))
