@@ -64,6 +64,7 @@ func TestScripts(t *testing.T) {
 					"snapshot": func(ts *testscript.TestScript, _ bool, args []string) { snapshot(ts, server.Client(), args) },
 					"pairs":    pairs,
 					"repeat":   repeat,
+					"redis":    func(ts *testscript.TestScript, _ bool, args []string) { command(ts, server.Client(), args) },
 				},
 			})
 		})
@@ -102,6 +103,15 @@ func snapshot(ts *testscript.TestScript, rdb *redis.Client, args []string) {
 		fmt.Fprintf(&b, "%s %x\n", key, value)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
+}
+
+// command sends a command to the Redis: redis WORD…
+func command(ts *testscript.TestScript, rdb *redis.Client, args []string) {
+	words := make([]any, len(args))
+	for i, w := range args {
+		words[i] = w
+	}
+	ts.Check(rdb.Do(context.Background(), words...).Err())
 }
 
 // pairs checks that the last stdout has a JSON string field with these values, in this order: pairs FIELD VALUE…
