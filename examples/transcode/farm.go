@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/app/verify"
 	"github.com/jobshaper/jobshaper/internal/embedded"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -197,6 +198,14 @@ func (f *farm) settle(rdb redis.UniversalClient) (report, error) {
 			r.failures = append(r.failures, fmt.Sprintf("%s: %s", job.ID, job.Error))
 		}
 	}
+	v, err := verify.Log(ctx, downstream, admin, verify.Options{})
+	if none := (*verify.NoLogError)(nil); errors.As(err, &none) { // interrupted before the first start
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	r.checked, r.broken = v.Line(), !v.Held()
 	return r, nil
 }
 

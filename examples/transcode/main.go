@@ -41,8 +41,9 @@ const (
 
 // policy protects the transcoder: it must not see more than ten jobs a second, whoever they are for.
 var policy = shaper.DownstreamPolicy{
-	Rate:     buckets.PerSecond(10),
-	Defaults: shaper.Policy{MaxAttempts: 3, Timeout: 30 * time.Second},
+	Rate:         buckets.PerSecond(10),
+	DepartureLog: 10_000, // for the last line of the report
+	Defaults:     shaper.Policy{MaxAttempts: 3, Timeout: 30 * time.Second},
 }
 
 // tenant is a customer of the farm: what it may do, and what it does.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"image"
 	_ "image/jpeg"
 	"os"
@@ -85,6 +86,9 @@ func runFew(t *testing.T, tool string) report {
 		}
 	}
 	all := r.total()
+	if want := fmt.Sprintf("checked: %d starts of 2 tenants, ", all.done); !strings.Contains(out.String(), want) || !strings.Contains(out.String(), "all 8 promises held\n") {
+		t.Errorf("the report does not end with %q, and that all promises held", want)
+	}
 	s := spacingOf(all.starts)
 	least := time.Duration(all.done-1)*all.interval() - 2*shaper.DefaultTolerance
 	first, last := all.starts[0], all.starts[0]

@@ -20,7 +20,9 @@ type report struct {
 	dir              string   // where they are
 	busiest          int      // the most jobs that ran at a time
 	took             time.Duration
-	whole            bool // nothing ended the run early
+	whole            bool   // nothing ended the run early
+	checked          string // what the departure log says of all starts, in a line
+	broken           bool   // that it says they broke a promise
 }
 
 // account is what became of one tenant's files: the offers and starts that the journal saw, and the store's counts.
@@ -68,6 +70,9 @@ func (r report) verify() error {
 			add("%s: two starts %v apart, want at least %v - %v", a.tenant.name, s.min, a.interval(), shaper.DefaultTolerance)
 		}
 	}
+	if r.broken {
+		add("%s", r.checked)
+	}
 	if all.failed > 0 {
 		add("%d jobs failed", all.failed)
 	}
@@ -85,6 +90,9 @@ func (r report) print(w io.Writer) {
 		fmt.Fprintf(w, "\n  %d files in %s, %d of them read without an error\n", r.outputs, r.dir, r.decoded)
 	} else {
 		fmt.Fprintf(w, "\n  ended early: jobs that waited are cancelled; what was done is in %s\n", r.dir)
+	}
+	if r.checked != "" {
+		fmt.Fprintf(w, "  %s\n", r.checked)
 	}
 	fmt.Fprintf(w, "  took %.1f s in all\n", r.took.Seconds())
 }

@@ -10,7 +10,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/app/verify"
 	"github.com/jobshaper/jobshaper/internal/store"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // What is shown. The producer is the same in both acts; the fragile API survives the rate of the second.
@@ -79,6 +81,23 @@ A producer has %d jobs for it, and no patience: %d at once, %d two seconds later
 	if err != nil {
 		return err
 	}
-	screen.summary(plain, even)
+	checked, err := check(ctx, s)
+	if err != nil {
+		return err
+	}
+	screen.summary(plain, even, checked)
 	return nil
+}
+
+// check tells in a line what `shaper verify` would of the second act.
+func check(ctx context.Context, s *store.Store) (string, error) {
+	admin, err := shaper.NewAdmin(s.Client, name)
+	if err != nil {
+		return "", err
+	}
+	v, err := verify.Log(ctx, name, admin, verify.Options{})
+	if err != nil {
+		return "", err
+	}
+	return v.Line(), nil
 }

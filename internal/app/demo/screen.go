@@ -101,8 +101,8 @@ func gapText(sorted []time.Duration) string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond)) }
 
-// summary compares both acts.
-func (s *screen) summary(plain, even view) {
+// summary compares both acts, and tells what the departure log says of the second.
+func (s *screen) summary(plain, even view, checked string) {
 	s.say("\n%s\n", s.bold("In short"))
 	s.say("  %-28s %12s %12s\n", "", "without", "with shaper")
 	row := func(label, a, b string) { s.say("  %-28s %12s %12s\n", label, a, b) }
@@ -112,6 +112,7 @@ func (s *screen) summary(plain, even view) {
 	row("most requests in 100 ms", fmt.Sprint(busiest(plain)), fmt.Sprint(busiest(even)))
 	row("smallest gap", leastGap(plain), leastGap(even))
 	row("last job sent after", seconds(plain.took), seconds(even.took))
+	s.say("\n  %s\n", checked)
 	s.say(`
 Now with something of yours:
   shaper run --rate 10/s --exec 'echo {payload.text}'

@@ -91,7 +91,7 @@ func (b *book) seen() (out []string) {
 		case "missed slot":
 			text += ", each replaced by a later one"
 		case "slot":
-			text += " that nothing began in (a pause, a cancel, a stop)"
+			text += " that nothing began in: missed, or the tenant was paused, the job cancelled, the worker stopped"
 		case "change":
 			text += " of a tenant's rate"
 		case "pause":

@@ -28,7 +28,7 @@ func (v Verdict) Print(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(v.Of + ": " + count(v.Starts, "start"))
 	if !v.From.IsZero() {
-		fmt.Fprintf(&b, " in %s, from %s", short(v.To.Sub(v.From)), v.From.Format(instant))
+		fmt.Fprintf(&b, " in %s, from %s", v.To.Sub(v.From).Round(time.Millisecond), v.From.Format(instant))
 	}
 	b.WriteByte('\n')
 	for _, p := range v.Promises {
@@ -63,21 +63,22 @@ func whose(f history.Violation) string {
 	return "tenant " + f.Tenant + ", job " + f.ID
 }
 
-// Line is a verdict in one line.
+// Line is a verdict in one line: the figure of the first promise, and which were broken.
 func (v Verdict) Line() string {
-	var held, broken []string
+	text := "checked: "
+	if len(v.Promises) > 0 {
+		text += v.Promises[0].Figure
+	}
+	var broken []string
 	for _, p := range v.Promises {
-		if p.Held() {
-			held = append(held, p.Name)
-		} else {
+		if !p.Held() {
 			broken = append(broken, p.Name)
 		}
 	}
-	text := fmt.Sprintf("checked: %s by the departure log; ", count(v.Starts, "start"))
 	if len(broken) > 0 {
-		return text + strings.Join(broken, ", ") + " BROKEN"
+		return text + "; " + strings.Join(broken, ", ") + " BROKEN, see shaper verify"
 	}
-	return text + strings.Join(held, ", ") + " held"
+	return text + fmt.Sprintf("; all %d promises held", len(v.Promises))
 }
 
 // PrintJSON tells a verdict to programs: an object for each promise, for each violation, and for what was not judged; the

@@ -156,7 +156,7 @@ func TestPrint(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, &text)
 		}
 	}
-	if got := v.Line(); got != "checked: 12 357 starts by the departure log; slots BROKEN" {
+	if got := v.Line(); got != "checked: 12 345 starts of 1 tenant, least gap 99.7 ms at an interval of 100 ms; slots BROKEN, see shaper verify" {
 		t.Errorf("line %q", got)
 	}
 	if err := v.PrintJSON(cliutil.NewJSONLines(&lines)); err != nil {
