@@ -46,6 +46,16 @@ func BenchmarkScripts(b *testing.B) {
 			func(w *world, g any) { w.finish(g.(*Grant), Finish{Ending: EndOK}) }},
 		{"finish and next", 500, func(w *world, n int) []any { offerN(w, 2*n); return grants(w, tickets(w, n)) },
 			func(w *world, g any) { w.finish(g.(*Grant), Finish{Ending: EndOK, Next: NewToken("p")}) }},
+		{"gate, logged", 500, func(w *world, n int) []any {
+			w.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
+			offerN(w, n)
+			return tickets(w, n)
+		}, func(w *world, k any) { w.enter(k.(Ticket), "p") }},
+		{"finish and next, logged", 500, func(w *world, n int) []any {
+			w.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
+			offerN(w, 2*n)
+			return grants(w, tickets(w, n))
+		}, func(w *world, g any) { w.finish(g.(*Grant), Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)}) }},
 		{"beat/20 jobs", 500, func(w *world, n int) []any {
 			offerN(w, 20)
 			g := grants(w, tickets(w, 20))
