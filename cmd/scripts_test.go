@@ -1,5 +1,6 @@
 // Package cmd_test runs both programs as a user does: testdata/*.txtar are command lines with what they print and how they
-// exit, on a Redis of their own or on the embedded store.
+// exit, on a Redis of their own or on the embedded store. To that Redis they log in as the user of deploy/users.acl, which
+// may do no more than they need.
 package cmd_test
 
 import (
@@ -50,24 +51,72 @@ func TestScripts(t *testing.T) {
 			if testing.Short() && strings.Contains(file, "demo") {
 				t.Skip("takes 10 s")
 			}
-			server := redistest.Start(t)
+			server := redistest.Start(t, redistest.Args("--aclfile", users))
+			if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "shaper", ">"+password).Err(); err != nil {
+				t.Fatal(err)
+			}
+			url := fmt.Sprintf("redis://shaper:%s@%s/0", password, server.Addr())
 			testscript.Run(t, testscript.Params{
 				Files: []string{file},
 				Setup: func(e *testscript.Env) error {
 					e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
-					e.Setenv("REDIS", server.URL())
+					e.Setenv("REDIS", url)
 					e.Setenv("SHAPER_DATA_DIR", filepath.Join(e.WorkDir, "data"))
 					return nil
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"until":    until,
 					"snapshot": func(ts *testscript.TestScript, _ bool, args []string) { snapshot(ts, server.Client(), args) },
+					"redis":    func(ts *testscript.TestScript, neg bool, args []string) { ask(ts, url, neg, args) },
+					"admin":    func(ts *testscript.TestScript, neg bool, args []string) { ask(ts, server.URL(), neg, args) },
 					"pairs":    pairs,
 					"repeat":   repeat,
 					"redis":    func(ts *testscript.TestScript, _ bool, args []string) { command(ts, server.Client(), args) },
 				},
 			})
+			if refused := file == "testdata/users.txtar" || file == "testdata/doctor.txtar"; !refused {
+				denials(t, server.Client())
+			}
 		})
+	}
+}
+
+// users is the file of the least-privileged user, and password one for him.
+var users = func() string {
+	path, err := filepath.Abs("../deploy/users.acl")
+	if err != nil {
+		panic(err)
+	}
+	return path
+}()
+
+const password = "s3cret-redis"
+
+// denials fails the test for each thing that the user was refused. Some would not show otherwise: what a script tries in a
+// pcall, what is only logged.
+func denials(t *testing.T, rdb *redis.Client) {
+	entries, err := rdb.ACLLog(context.Background(), 100).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("the user of deploy/users.acl was refused %s %q (%s), %d times", e.Reason, e.Object, e.Context, e.Count)
+	}
+}
+
+// ask sends a command as the user of a URL: redis COMMAND ARG… must be answered, ! redis COMMAND ARG… refused for lack of rights.
+func ask(ts *testscript.TestScript, url string, refused bool, args []string) {
+	o, err := redis.ParseURL(url)
+	ts.Check(err)
+	rdb := redis.NewClient(o)
+	defer rdb.Close()
+	words := make([]any, len(args))
+	for i, a := range args {
+		words[i] = a
+	}
+	answer, err := rdb.Do(context.Background(), words...).Result()
+	if denied := err != nil && strings.HasPrefix(err.Error(), "NOPERM"); denied != refused || err != nil && !denied && err != redis.Nil {
+		ts.Fatalf("%q: %v, %v", args, answer, err)
 	}
 }
 

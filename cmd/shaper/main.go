@@ -25,7 +25,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			"evenly spaced. Start with `shaper demo`.",
 		Commands: []*cli.Command{
 			runCommand(), demoCommand(), tenantsCommand(), jobsCommand(), deadCommand(), statsCommand(), topCommand(), configCommand(),
-			verifyCommand(), traceCommand(), checkCommand(), chooseCommand(stdin),
+			verifyCommand(), traceCommand(), checkCommand(), chooseCommand(stdin), doctorCommand(),
 		},
 	}
 	cliutil.AppExamples(app,

@@ -53,6 +53,7 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "ratelimit-headers", Usage: "tell HTTP producers of the admission rules by `WORD`: legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},
 			&cli.StringFlag{Name: "roles", Usage: "do only `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
 			cmdline.Duration("grace", "how long running jobs may take to end when the daemon stops: `DURATION`", &f.grace),
+			&cli.BoolFlag{Name: "accept-unfit-redis", Usage: "run also on a Redis on which jobs will be lost or stuck, see shaper doctor"},
 			&cli.StringFlag{Name: "log-format", Usage: "`FORMAT` of log lines: text or json", Value: "text"},
 			&cli.BoolFlag{Name: "verbose", Usage: "log more"},
 		}, cmdline.StoreFlags()...),
@@ -119,7 +120,7 @@ func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
 	if err != nil {
 		return app.Config{}, cliutil.Usagef("--%w", err)
 	}
-	cfg := app.Config{Roles: roles, Limits: headers, Grace: f.grace}
+	cfg := app.Config{Roles: roles, Limits: headers, Grace: f.grace, Accept: c.Bool("accept-unfit-redis")}
 	if f.grace < 0 {
 		return app.Config{}, cliutil.Usagef("--grace %q: want 0 or more", f.grace)
 	}

@@ -16,6 +16,7 @@ import (
 // Config is a daemon.
 type Config struct {
 	Redis       string           // URL; empty = an embedded store of the daemon's own
+	Accept      bool             // run on a Redis that is unfit to keep jobs, too
 	DataDir     string           // of the embedded store; empty = the default one
 	Listen      string           // HOST:PORT; empty = no HTTP
 	Tokens      []string         // who may use the API; none = everybody on this machine

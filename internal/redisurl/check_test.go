@@ -46,6 +46,14 @@ func TestExamine(t *testing.T) {
 		{"no AOF", "aof_enabled:0", false, []string{"warn: appendonly no"}},
 		{"disk full", "aof_last_write_status:err rdb_last_bgsave_status:err", false,
 			[]string{"warn: aof_last_write_status err", "warn: rdb_last_bgsave_status err"}},
+		{"nearly full", "maxmemory:1000 used_memory:900 mem_not_counted_for_evict:50", false, []string{"warn: used_memory 850 of maxmemory 1000: soon"}},
+		{"full of what replicas are owed", "maxmemory:1000 used_memory:900 mem_not_counted_for_evict:200", false, nil},
+		{"full", "maxmemory:1000 used_memory:1000", false, []string{"warn: new jobs are refused"}},
+		{"nothing bounds it", "used_memory_rss:900 total_system_memory:1000", false, []string{"warn: no maxmemory"}},
+		{"old", "redis_version:6.0.5", false, []string{"refuse: redis_version 6.0.5"}},
+		{"older", "redis_version:5.0.14", false, []string{"refuse: redis_version"}},
+		{"old enough", "redis_version:6.0.6", false, nil},
+		{"new", "redis_version:255.255.255", false, nil},
 		{"replica", "role:slave master_host:h master_port:1", false, []string{"refuse: role replica"}},
 		{"loading", "loading:1", false, []string{"warn: loading"}},
 		{"cluster node, taken for a single one", "cluster_enabled:1", false, []string{"refuse: node of a cluster"}},
@@ -68,7 +76,11 @@ func TestCheckRealServers(t *testing.T) {
 		}
 	})
 	t.Run("fit", func(t *testing.T) {
-		expect(t, Check(ctx, redistest.Start(t, redistest.AOF()).Client()))
+		expect(t, Check(ctx, redistest.Start(t, redistest.AOF(), redistest.Args("--appendfsync", "always")).Client()))
+	})
+	t.Run("by the system's leave", func(t *testing.T) {
+		expect(t, Check(ctx, redistest.Start(t, redistest.AOF()).Client()), "note: appendfsync everysec")
+		expect(t, Check(ctx, redistest.Start(t, redistest.AOF(), redistest.Args("--appendfsync", "no")).Client()), "warn: appendfsync no")
 	})
 	t.Run("replica", func(t *testing.T) {
 		primary := redistest.Start(t, redistest.AOF())
@@ -80,11 +92,11 @@ func TestCheckRealServers(t *testing.T) {
 				got = append(got, p)
 			}
 		}
-		expect(t, got, "refuse: role replica")
+		expect(t, got, "refuse: role replica", "note: appendfsync everysec")
 	})
-	t.Run("without the right to INFO", func(t *testing.T) {
+	t.Run("without the right to INFO", func(t *testing.T) { // and so to see a restart
 		s := redistest.Start(t)
-		err := s.Client().Do(ctx, "ACL", "SETUSER", "worker", "on", ">pw", "~*", "+@all", "-info").Err()
+		err := s.Client().Do(ctx, "ACL", "SETUSER", "worker", "on", ">pw", "~*", "&*", "+@all", "-info").Err()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +105,7 @@ func TestCheckRealServers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		expect(t, Check(ctx, client), "note: INFO is refused")
+		expect(t, Check(ctx, client), "refuse: INFO is refused")
 	})
 	t.Run("away", func(t *testing.T) {
 		s := redistest.Start(t)

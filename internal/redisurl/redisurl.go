@@ -59,22 +59,26 @@ func Open(url string, o Options) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
+	// No CLIENT SETINFO: Redis knows it from 7.2 on only, so no file of ACL users can both load before and allow it.
 	var client redis.UniversalClient
 	switch opts := target.(type) {
 	case *redis.Options:
 		opts.MaintNotificationsConfig = noMaintenance()
 		opts.ContextTimeoutEnabled = true
+		opts.DisableIdentity = true
 		opts.DialerRetries = dialAttempts
 		o.fill(&opts.ClientName, &opts.PoolSize, &opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout)
 		client = redis.NewClient(opts)
 	case *redis.FailoverOptions: // it has no maintenance notifications
 		opts.ContextTimeoutEnabled = true
+		opts.DisableIdentity = true
 		opts.DialerRetries = dialAttempts
 		o.fill(&opts.ClientName, &opts.PoolSize, &opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout)
 		client = redis.NewFailoverClient(opts)
 	case *redis.ClusterOptions:
 		opts.MaintNotificationsConfig = noMaintenance()
 		opts.ContextTimeoutEnabled = true
+		opts.DisableIdentity = true
 		opts.DialerRetries = dialAttempts
 		opts.ClusterStateReloadInterval = clusterReload
 		o.fill(&opts.ClientName, &opts.PoolSize, &opts.DialTimeout, &opts.ReadTimeout, &opts.WriteTimeout)

@@ -13,7 +13,7 @@ func TestSentinelURL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
-	set := redistest.StartSentinel(t, redistest.AOF(), redistest.Password("open/ses@me"))
+	set := redistest.StartSentinel(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
 	client, err := Open(set.URL(), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestClusterURL(t *testing.T) {
 		t.Skip("starts six servers")
 	}
 	ctx := t.Context()
-	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.Password("open/ses@me"))
+	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
 	client, err := Open(cluster.URL(), Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ type Options struct {
 	URL      string       // as redisurl.Open takes it; empty = the embedded store
 	DataDir  string       // of the embedded store; default embedded.DefaultDir()
 	Embed    bool         // start the embedded store (a daemon) rather than look for a running one
-	Check    bool         // warn loudly where this Redis may lose jobs
+	Check    bool         // refuse a Redis that will lose jobs, and warn loudly of one that may
+	Accept   bool         // with Check: warn only, also of one that will
 	Lazy     bool         // do not ask whether it answers: whoever uses Client will see
 	Name     string       // shown by CLIENT LIST
 	PoolSize int          // bounds the connections; 0 = the default
@@ -43,8 +44,11 @@ type Store struct {
 // answerWithin is how long a Redis that was named may take to answer.
 const answerWithin = 5 * time.Second
 
+// examineWithin is how long it may take to examine it: some ten round trips to each node.
+const examineWithin = 10 * time.Second
+
 // Open connects to the store, and starts it where Options.Embed says so. Its error wraps shaper.ErrStore where the store
-// does not answer, and shaper.ErrInvalid where the URL cannot be used.
+// does not answer or is unfit, and shaper.ErrInvalid where the URL cannot be used.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -72,7 +76,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(kind{err, shaper.ErrStore}, s.Close())
 	}
 	if o.Check && o.URL != "" {
-		warn(ping, client, o.Log)
+		if err := s.examine(ctx, o); err != nil {
+			return nil, errors.Join(kind{err, shaper.ErrStore}, s.Close())
+		}
 	}
 	return s, nil
 }
@@ -98,19 +104,29 @@ func (s *Store) embed(ctx context.Context, o Options) (string, error) {
 	return e.URL(), nil
 }
 
-// warn tells each way in which a Redis is unfit to keep jobs. It stops nobody: whoever sees to it while jobs are there
-// needs the daemon to run.
-func warn(ctx context.Context, client redis.UniversalClient, log *slog.Logger) {
-	for _, p := range redisurl.Check(ctx, client) {
-		level, text := slog.LevelInfo, p.Text
-		switch p.Severity {
-		case redisurl.Refuse:
+// examine tells each way in which a Redis is unfit to keep jobs, and is an error where jobs will be lost or stuck: better no daemon
+// than one that says "accepted" there. Accept is for whoever sees to it while jobs are there, which needs a daemon that runs.
+func (s *Store) examine(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithTimeout(ctx, examineWithin)
+	defer cancel()
+	var unfit []error
+	for _, p := range redisurl.Check(ctx, s.Client) {
+		level, text := slog.LevelDebug, p.Text
+		switch {
+		case p.Severity == redisurl.Refuse && !o.Accept:
+			unfit = append(unfit, fmt.Errorf("%s is unfit to keep jobs: %s (%s)", s.Describe, p.Text, p.Fix))
+			continue
+		case p.Severity == redisurl.Refuse:
 			level, text = slog.LevelError, "JOBS WILL BE LOST OR STUCK: "+p.Text
-		case redisurl.Warn:
+		case p.Severity == redisurl.Warn:
 			level, text = slog.LevelWarn, "JOBS MAY BE LOST: "+p.Text
 		}
-		log.Log(ctx, level, text, "redis", p.Node, "fix", p.Fix)
+		o.Log.Log(ctx, level, text, "redis", p.Node, "fix", p.Fix)
 	}
+	if len(unfit) > 0 {
+		unfit = append(unfit, errors.New("`shaper doctor` tells more; --accept-unfit-redis starts all the same"))
+	}
+	return errors.Join(unfit...)
 }
 
 // Done is closed when an embedded store of this process has ended by itself; for other stores it is nil, which never is.

@@ -17,8 +17,12 @@ func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
 func TestOpenURL(t *testing.T) {
 	server := redistest.Start(t, redistest.Password("secret"), redistest.Args("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
+	_, err := Open(t.Context(), Options{URL: server.URL(), Check: true, Log: slog.New(slog.DiscardHandler)})
+	if !errors.Is(err, shaper.ErrStore) || !strings.Contains(err.Error(), "maxmemory-policy allkeys-lru") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a Redis that evicts is accepted: %v", err)
+	}
 	var log bytes.Buffer
-	s, err := Open(t.Context(), Options{URL: server.URL(), Check: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := Open(t.Context(), Options{URL: server.URL(), Check: true, Accept: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
