@@ -29,7 +29,7 @@ func smallRule(t *rapid.T, i int) Rule {
 	return Rule{
 		Name: fmt.Sprint("r", i), Spec: spec,
 		Per:  Scope(rapid.IntRange(0, 2).Draw(t, "per")),
-		Cost: rapid.Int64Range(0, 2).Draw(t, "cost"),
+		Cost: rapid.Int64Range(0, min(2, spec.Limit)).Draw(t, "cost"),
 	}
 }
 

@@ -33,7 +33,7 @@ type Rule struct {
 	// OnFailure says what happens while Redis is away.
 	OnFailure FailurePolicy
 
-	// Cost is how many units a request of weight 1 takes; 0 means 1.
+	// Cost is how many units a request of weight 1 takes, at most Spec.Limit; 0 means 1.
 	Cost int64
 
 	// Heavy applies the rule only to tenants whose part of all offers exceeds it; 0 applies
@@ -60,7 +60,13 @@ func (r Rule) Validate() error {
 	case r.Heavy != 0 && r.Per != PerTenant:
 		return fmt.Errorf("%w: per=%v of a heavy rule: want per=tenant, for tenants are what is counted", ErrRule, r.Per)
 	}
-	return r.Spec.Validate()
+	if err := r.Spec.Validate(); err != nil {
+		return err
+	}
+	if r.Cost > r.Spec.Limit {
+		return fmt.Errorf("%w: cost %d: want at most %d, the limit, or nothing could ever pass", ErrRule, r.Cost, r.Spec.Limit)
+	}
+	return nil
 }
 
 // cost returns what a request of weight n takes of the rule. A product too large for any

@@ -94,13 +94,13 @@ func anyRule(t *rapid.T) Rule {
 		Name:      rapid.StringMatching(`([A-Za-z0-9][A-Za-z0-9._-]{0,63})?`).Draw(t, "name"),
 		Per:       Scope(rapid.IntRange(0, 2).Draw(t, "per")),
 		OnFailure: FailurePolicy(rapid.IntRange(0, 2).Draw(t, "on failure")),
-		Cost:      rapid.Int64Range(0, MaxCost).Draw(t, "cost"),
 		Spec:      buckets.Spec{Algorithm: rapid.SampledFrom(buckets.Algorithms()).Draw(t, "algorithm")},
 	}
 	if r.Per == PerTenant {
 		r.Heavy = Share(rapid.Int64Range(0, int64(Whole)-1).Draw(t, "share"))
 	}
 	r.Spec.Limit = rapid.Int64Range(1, 100_000).Draw(t, "limit")
+	r.Cost = rapid.Int64Range(0, min(MaxCost, r.Spec.Limit)).Draw(t, "cost")
 	period := time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "period")) * time.Microsecond
 	switch r.Spec.Algorithm {
 	case buckets.TokenBucket, buckets.LeakyBucket:
@@ -121,6 +121,27 @@ func TestRuleRoundTrip(t *testing.T) {
 			t.Fatalf("%+v is written as %q, which is %+v, %v", r, r, again, err)
 		}
 	})
+}
+
+// What costs more than the limit could never pass. It is told where the rule is made, at every door alike.
+func TestCostBeyondTheLimit(t *testing.T) {
+	for _, text := range []string{"token_bucket 10/s burst 2", "leaky_bucket 10/s depth 2", "fixed_window 2/s", "sliding_log 2/s", "sliding_counter 2/s"} {
+		r, err := ParseRule(text + " cost=2")
+		if err != nil {
+			t.Errorf("%s cost=2: %v", text, err)
+			continue
+		}
+		if _, err := ParseRule(text + " cost=3"); !errors.Is(err, ErrRule) || !strings.Contains(err.Error(), "cost 3: want at most 2") {
+			t.Errorf("ParseRule(%s cost=3): %v", text, err)
+		}
+		r.Cost = 3
+		if _, err := New(Config{Rules: []Rule{r}}); !errors.Is(err, ErrRule) {
+			t.Errorf("New with %v: %v", r, err)
+		}
+		if _, err := Named([]Rule{r}); !errors.Is(err, ErrRule) {
+			t.Errorf("Named with %v: %v", r, err)
+		}
+	}
 }
 
 func FuzzParseRule(f *testing.F) {

@@ -83,8 +83,13 @@ func TestFullAsksNoRule(t *testing.T) {
 
 // What can never pass is refused all the same as a limit, but without a time to come back.
 func TestLimitedForGood(t *testing.T) {
-	url, admin := serve(t, nil)
-	limit(t, admin, "fixed_window 2/h cost=3")
+	rule, err := policing.ParseRule("fixed_window 2/h name=x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := policing.Judge([]policing.Ruling{{Rule: rule, Asked: true, Decision: buckets.Decision{Limit: 2, Remaining: 2, RetryAfter: buckets.Never}}})
+	url := serveOn(t, stub{outcome: shaper.Outcome{Result: shaper.Result{
+		ID: "j", Tenant: "acme", Downstream: "d", Status: shaper.Refused, Reason: shaper.RefusedLimited, RetryAfter: -1, Admission: &v}}}, nil)
 	a := ask(t, "POST", url+jobsPath, `{"type":"x"}`)
 	if a.status != 429 || a.header.Get("Retry-After") != "" || a.fields["retry_after_ms"] != -1.0 || a.header.Get("X-RateLimit-Limit") != "2" {
 		t.Errorf("%d %v %s", a.status, a.header, a.body)
