@@ -110,7 +110,7 @@ func (o *offer) follow(ctx context.Context, r shaper.Result) error {
 			return err
 		}
 	} else {
-		fmt.Fprintln(o.out, ended(job))
+		fmt.Fprintln(o.out, cliutil.Printable(ended(job)))
 	}
 	if job.State == shaper.StateDone {
 		return nil

@@ -71,6 +71,9 @@ func table(w io.Writer, heads []string, rows [][]string) error {
 	}
 	all := append([][]string{head}, rows...)
 	for _, row := range all {
+		for i := range row {
+			row[i] = cliutil.Printable(row[i])
+		}
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}

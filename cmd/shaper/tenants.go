@@ -134,7 +134,7 @@ func (d *desk) facts(facts ...[2]string) error {
 		if f[1] == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(d.out, "%-11s %s\n", f[0], f[1]); err != nil {
+		if _, err := fmt.Fprintf(d.out, "%-11s %s\n", f[0], cliutil.Printable(f[1])); err != nil {
 			return err
 		}
 	}

@@ -21,8 +21,10 @@ func TestConciseLog(t *testing.T) {
 	log := slog.New(NewConciseHandler(&out, slog.LevelInfo))
 	log.Debug("not shown")
 	log.Info("plain")
+	log.Info("forged\n00:00:00.000 ERROR x\x1b[2J\xff")
 	log.With("downstream", "d").WithGroup("g").Warn("with attributes", "time", "a b", "err", errors.New("no"))
 	want := regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3} INFO  plain
+\d\d:\d\d:\d\d\.\d{3} INFO  forged 00:00:00\.000 ERROR x\x{FFFD}\[2J\x{FFFD}
 \d\d:\d\d:\d\d\.\d{3} WARN  with attributes  downstream=d g\.time="a b" g\.err=no
 $`)
 	if !want.Match(out.Bytes()) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/jobshaper/jobshaper/internal/cliutil"
@@ -62,7 +63,7 @@ func (h *conciseHandler) Handle(ctx context.Context, r slog.Record) error {
 	line := make([]byte, 0, 128)
 	line = r.Time.AppendFormat(line, "15:04:05.000 ")
 	line = append(line, (r.Level.String() + "      ")[:6]...)
-	line = append(line, r.Message...)
+	line = append(line, strings.Join(strings.FieldsFunc(cliutil.Printable(r.Message), isLineEnd), " ")...)
 	if attrs := h.out.text.Bytes(); len(attrs) > 1 { // more than the end of the line
 		line = append(append(line, "  "...), attrs...)
 	} else {
@@ -71,6 +72,9 @@ func (h *conciseHandler) Handle(ctx context.Context, r slog.Record) error {
 	_, err := h.out.w.Write(line)
 	return err
 }
+
+// isLineEnd reports whether r would begin a line, which a log line must not.
+func isLineEnd(r rune) bool { return r == '\n' }
 
 func (h *conciseHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &conciseHandler{h.attrs.WithAttrs(attrs), h.out}
