@@ -12,7 +12,9 @@ package top
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -69,6 +71,25 @@ func tenants(hitters []policing.Hitter) []Tenant {
 	return list
 }
 
+// readSnapshot reads what a process published. What Redis holds is not trusted to be well formed: names that are none and counts
+// that cannot be are left out, and a text that is no snapshot is an error, for which nobody else's numbers are withheld.
+func readSnapshot(text string) (Top, error) {
+	const most = 1 << 40 // what nobody can offer within minutes
+	var t Top
+	if err := json.Unmarshal([]byte(text), &t); err != nil {
+		return Top{}, err
+	}
+	wrong := func(n int64) bool { return n < 0 || n > most }
+	t.Processes = 1
+	if wrong(t.MaxError) || wrong(t.Offers.All) || wrong(t.Refusals.All) {
+		return Top{}, errors.New("counts that cannot be")
+	}
+	for _, l := range []*List{&t.Offers, &t.Refusals} {
+		l.Tenants = slices.DeleteFunc(l.Tenants, func(t Tenant) bool { return wrong(t.Count) || shaper.ValidName("tenant", t.Name) != nil })
+	}
+	return t, nil
+}
+
 // Read adds up what all processes say of a downstream. Its error wraps shaper.ErrStore.
 func Read(ctx context.Context, client redis.UniversalClient, downstream string) (Top, error) {
 	sum := Top{Offers: List{Tenants: []Tenant{}}, Refusals: List{Tenants: []Tenant{}}}
@@ -96,11 +117,9 @@ func Read(ctx context.Context, client redis.UniversalClient, downstream string) 
 			client.SRem(ctx, indexKey(downstream), processes[i])
 			continue
 		}
-		var one Top
-		if err := json.Unmarshal([]byte(s), &one); err != nil {
-			return failed(err)
+		if one, err := readSnapshot(s); err == nil {
+			sum.add(one)
 		}
-		sum.add(one)
 	}
 	return sum, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
@@ -57,6 +58,10 @@ func TestSum(t *testing.T) {
 	if ttl := rdb.PTTL(t.Context(), snapshotKey("d", b.process)).Val(); ttl <= 0 || ttl > fresh {
 		t.Errorf("a snapshot lives for %v", ttl)
 	}
+	rdb.Set(t.Context(), snapshotKey("d", b.process), "rubbish", 0)
+	if got, err := Read(t.Context(), rdb, "d"); err != nil || got.Processes != 0 {
+		t.Errorf("one cannot be read: %v, %v", got, err)
+	}
 	rdb.Del(t.Context(), snapshotKey("d", b.process))
 	if got, err := Read(t.Context(), rdb, "d"); err != nil || got.Processes != 0 {
 		t.Errorf("nobody is there: %v, %v", got, err)
@@ -80,6 +85,37 @@ func TestStartPublishes(t *testing.T) {
 			t.Fatal("never published")
 		}
 	}
+}
+
+// What others write under our keys cannot make Read fail, nor show through.
+func FuzzSnapshot(f *testing.F) {
+	for _, s := range []string{
+		`{"processes":1,"offers":{"all":3,"tenants":[{"tenant":"acme","count":3}]},"refusals":{"all":0,"tenants":[]},"max_error":1}`,
+		`{"processes":-5,"offers":{"all":-1,"tenants":[{"tenant":"\u001b[2J","count":-9223372036854775808}]},"max_error":-1}`,
+		`{"offers":{"tenants":null}}`, `[]`, `null`, `{`, `"x"`, `{"offers":{"all":9223372036854775807,"tenants":[{"tenant":"a","count":9223372036854775807}]}}`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		one, err := readSnapshot(text)
+		if err != nil {
+			return
+		}
+		sum := Top{}
+		sum.add(one)
+		sum.add(one)
+		sum.Cut(3)
+		for _, l := range []List{sum.Offers, sum.Refusals} {
+			if l.All < 0 {
+				t.Errorf("%d offers in all, of %q twice", l.All, text)
+			}
+			for _, tenant := range l.Tenants {
+				if shaper.ValidName("tenant", tenant.Name) != nil || tenant.Count < 0 {
+					t.Errorf("%+v, of %q twice", tenant, text)
+				}
+			}
+		}
+	})
 }
 
 func TestStopBeforeStart(t *testing.T) {
