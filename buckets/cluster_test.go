@@ -14,6 +14,8 @@ func TestCluster(t *testing.T) {
 		t.Skip("starts six servers")
 	}
 	client, ctx := redistest.StartCluster(t).Client(), context.Background()
+	t.Run("vectors", func(t *testing.T) { suiteVectors(t, openOn(client)) })
+	t.Run("textbook", func(t *testing.T) { suiteTextbook(t, openOn(client)) })
 	var tagged []Request
 	for _, spec := range slow() {
 		spread, err := NewRedis(client, spec, RedisConfig{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -67,7 +68,7 @@ var (
 func scriptsOfEach(write bool) map[string]script {
 	m := map[string]script{}
 	for name, source := range luaSources {
-		m[name] = newScript(fmt.Sprintf("%slocal ask, write = %s, %t\n%s", source, name, write, luaEach))
+		m[name] = newScript(source + "local ask, write = " + name + ", " + strconv.FormatBool(write) + "\n" + luaEach)
 	}
 	return m
 }
@@ -154,17 +155,36 @@ func (p *plan) decode(row []any, n int64) (answer, error) {
 	if n > p.limit {
 		n, v[0] = 0, 1 // a look; the caller makes a refusal of it
 	}
-	switch p.spec.Algorithm {
-	case FixedWindow:
-		return p.windowAnswer(n, v[0] == 1, v[1], v[2]), nil
-	case SlidingLog:
-		return p.logAnswer(n, v[0] == 1, v[1], v[2], v[3]), nil
-	case SlidingCounter:
-		return p.counterAnswer(n, v[0] == 1, v[1], v[2], v[3]), nil
-	default:
-		return p.bucketAnswer(n, v[0] == 1, span{v[1], v[2]}), nil
+	// What stands under a key may have been written by anybody: the arithmetic below wants numbers that can be.
+	var a answer
+	ok := true
+	for _, x := range v {
+		ok = ok && 0 <= x && x <= maxDouble
 	}
+	if ok {
+		switch p.spec.Algorithm {
+		case FixedWindow:
+			a = p.windowAnswer(n, v[0] == 1, v[1], v[2])
+		case SlidingLog:
+			a = p.logAnswer(n, v[0] == 1, v[1], v[2], v[3])
+		case SlidingCounter:
+			if ok = v[1] <= p.window; ok {
+				a = p.counterAnswer(n, v[0] == 1, v[1], v[2], v[3])
+			}
+		default:
+			if ok = v[2] < p.events; ok {
+				a = p.bucketAnswer(n, v[0] == 1, span{v[1], v[2]})
+			}
+		}
+	}
+	if !ok || a.remaining < 0 || a.remaining > p.limit || a.retry < 0 || a.reset < 0 {
+		return answer{}, fmt.Errorf("%w: script answered %v, which no state can mean: what stands under the key is not ours", ErrStore, row)
+	}
+	return a, nil
 }
+
+// maxDouble is the largest whole number up to which scripts count without a gap.
+const maxDouble = 1 << 53
 
 // once is a command that go-redis does not send again when its reply was lost: nobody
 // knows then whether it ran, and a second run would take twice. (A redirection within a
