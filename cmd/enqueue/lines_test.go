@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/api/wire"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -69,6 +71,42 @@ func TestLinesEnd(t *testing.T) {
 	if err := eachChunk(ctx, r, func([]numbered) error { return nil }); err != nil {
 		t.Errorf("interrupted: %v", err)
 	}
+}
+
+// Whatever a batch file holds: each line that is not blank comes once, in order and whole, or is said to be too long; and what is
+// read of it is a job or an error of the input.
+func FuzzLines(f *testing.F) {
+	for _, s := range []string{"", "\n\n", `{"type":"a"}`, "{\"type\":\"a\",\"tenant\":\"b\"}\r\n \n{\"type\":1}\n", "\x00\xff\n[[[[", strings.Repeat("x", maxLine+1) + "\ny"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, input string) {
+		var want []string
+		for line := range strings.Lines(input) {
+			if len(line) > maxLine {
+				want = append(want, "")
+			} else if strings.TrimSpace(line) != "" {
+				want = append(want, line)
+			}
+		}
+		var got []string
+		last := 0
+		err := eachChunk(t.Context(), strings.NewReader(input), func(chunk []numbered) error {
+			for _, line := range chunk {
+				if line.number <= last || (line.err != nil) != (line.text == nil) || line.err != nil && !isInvalid(line.err) {
+					t.Errorf("line %d after %d: %d bytes, %v", line.number, last, len(line.text), line.err)
+				}
+				last = line.number
+				got = append(got, string(line.text))
+				if _, err := wire.ReadSpec(line.text, shaper.Spec{}, true); err != nil && !isInvalid(err) {
+					t.Errorf("line %d: %v, want an error of the input", line.number, err)
+				}
+			}
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q is read as %q, %v; want %q", input, got, err, want)
+		}
+	})
 }
 
 func TestWindow(t *testing.T) {
