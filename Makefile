@@ -58,6 +58,14 @@ bench: ## run the benchmarks BENCHCOUNT times, to be compared with benchstat
 fuzz-short: ## run each fuzz test for FUZZTIME
 	@scripts/fuzz-short $(FUZZTIME)
 
+.PHONY: soak-admission
+soak-admission: ## the long forms of the admission tests: a hundred rounds of four processes, a million keys
+	JOBSHAPER_SOAK=1 go test $(RACE) -count 1 -timeout 30m -run 'ManyProcesses|GivesMemoryBack' ./buckets
+
+.PHONY: sabotage
+sabotage: ## break the scripts on purpose, one promise at a time: the test that holds it must fail
+	@scripts/sabotage
+
 .PHONY: clean
 clean: ## remove what build made, and the cached test results
 	rm -rf bin

@@ -37,7 +37,7 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	names := make([]string, 0, len(tenants))
 	for name, tp := range tenants {
 		if err := firstErr(ValidName("tenant", name), tp.Validate()); err != nil {
-			return nil, fmt.Errorf("downstream %s: tenant %s: %w", a.q.downstream, name, err)
+			return nil, fmt.Errorf("downstream %s: tenant %s: %w", a.q.downstream, clip(name, 80), err)
 		}
 		names = append(names, name)
 	}

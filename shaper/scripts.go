@@ -27,7 +27,7 @@ func script(files ...string) *redis.Script {
 		if err != nil {
 			panic(err) // an embedded file is missing: the build is broken
 		}
-		src = append(src, b...)
+		src = append(src, sabotaged(f, b)...)
 	}
 	return redis.NewScript(string(src))
 }

@@ -19,7 +19,7 @@ const (
 	held = "{held}"
 )
 
-// probes are the commands that scripts, our programs and asynq call, each in a harmless form. The first makes the string.
+// probes are the commands that scripts, our programs and asynq call (and those of a departure log), each in a harmless form. The first makes the string.
 // Twin: deploy/users.acl, which a test compares.
 var probes = []string{
 	"set {held} x px 10000",
@@ -32,6 +32,7 @@ var probes = []string{
 	"sadd {held} x", "srem {none} x", "smembers {none}",
 	"zadd {held} 1 x", "zrem {none} x", "zremrangebyrank {none} 0 0", "zremrangebyscore {none} 0 0", "zunionstore {none} 1 {none}",
 	"zcard {none}", "zscore {none} x", "zrange {none} 0 0", "zrevrange {none} 0 0", "zrangebyscore {none} 0 0",
+	"xadd {held} * f v", "xrange {none} - +", "xrevrange {none} + -",
 	"eval return(1) 1 {none}", "evalsha 0000000000000000000000000000000000000000 1 {none}",
 	"time", "ping",
 }

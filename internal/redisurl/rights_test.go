@@ -65,7 +65,7 @@ func TestUsersFileTwin(t *testing.T) {
 		t.Fatal(err)
 	}
 	scripts["asynq"] = string(b)
-	calls := regexp.MustCompile(`call\((?:\w+ and ["']\w+["'] or )?["'](\w+)["']`)
+	calls := regexp.MustCompile(`call(?:\(|, )(?:\w+ and ["']\w+["'] or )?["'](\w+)["']`)
 	for file, source := range scripts {
 		for _, m := range calls.FindAllStringSubmatch(source, -1) {
 			name := strings.ToLower(m[1])

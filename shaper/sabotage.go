@@ -1,0 +1,8 @@
+//go:build sabotage
+
+package shaper
+
+import "github.com/jobshaper/jobshaper/internal/sabotage"
+
+// sabotaged breaks what SHAPER_SABOTAGE names, for `make sabotage`.
+func sabotaged(file string, src []byte) []byte { return sabotage.Script(file, src) }

@@ -1,0 +1,28 @@
+package shaper
+
+import (
+	"testing"
+
+	"github.com/jobshaper/jobshaper/internal/sabotage"
+)
+
+// What `make sabotage` breaks is still there to be broken.
+func TestSabotageFits(t *testing.T) {
+	names := map[string]bool{}
+	for _, b := range sabotage.Breaks() {
+		names[b.Name] = true
+		src, err := luaFiles.ReadFile("lua/" + b.File + ".lua")
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if broken := b.Apply(src); string(broken) == string(src) {
+			t.Errorf("%s breaks nothing", b.Name)
+		}
+	}
+	for _, name := range []string{"runid", "token", "replay", "bound"} {
+		if !names[name] {
+			t.Errorf("nothing breaks %s", name)
+		}
+	}
+}
