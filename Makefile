@@ -6,6 +6,8 @@ PACKAGES   ?= ./...
 PARALLEL   ?= 2
 BENCHCOUNT ?= 5
 FUZZTIME   ?= 10s
+FOR        ?= 10m
+SEED       ?= 0
 
 TOOL       := go tool -modfile=internal/tools/go.mod
 # The race detector needs cgo, and that a C compiler.
@@ -30,6 +32,9 @@ test: ## run every test that this machine can run, with the race detector; says 
 .PHONY: test-cluster
 test-cluster: ## run the tests of the main job, and every script, on a Redis Cluster
 	JOBSHAPER_E2E=cluster go test $(RACE) -timeout 20m -run 'Cluster' -v ./internal/e2e ./shaper ./buckets ./internal/redisurl ./internal/redistest
+.PHONY: soak
+soak: ## break everything at random for FOR (SEED repeats the draw), then check what was promised
+	go test -run '^TestSoak$$' -count 1 -timeout 0 -v ./internal/e2e -soak.for $(FOR) -soak.seed $(SEED)
 
 .PHONY: test-deploy
 test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -35,7 +37,10 @@ type role struct {
 	Grace     time.Duration // of Worker
 	Target    string        // URL to which Worker posts each job, besides playing it
 
-	Offer *offering // a producer's work; the process ends after it
+	Lean bool // a handler takes its job's attempt for the number of its start, see count; for histories of hours
+
+	Offer  *offering // a producer's work; the process ends after it
+	Stream *stream   // the same; it ends on SIGTERM
 }
 
 // play is a job's payload: how its handler behaves.
@@ -45,6 +50,8 @@ type play struct {
 	Deaf     bool          // it does not heed its context meanwhile
 	Fail     int           // how many of its first starts fail
 	Throttle time.Duration // its first start is throttled for so long
+	Panic    bool          // its first start panics
+	Goexit   bool          // its first start ends its goroutine
 }
 
 func (p play) bytes() []byte {
@@ -75,6 +82,10 @@ func act(ctx context.Context, task *asynq.Task, nth int) error {
 		return context.Cause(ctx)
 	}
 	switch {
+	case p.Panic && nth == 1:
+		panic("it was to panic")
+	case p.Goexit && nth == 1:
+		runtime.Goexit()
 	case p.Throttle > 0 && nth == 1:
 		return workers.Throttled(p.Throttle, nil)
 	case nth <= p.Fail:
@@ -83,22 +94,25 @@ func act(ctx context.Context, task *asynq.Task, nth int) error {
 	return nil
 }
 
-// recorded is a handler that writes its start, whose instant is that of its first instruction, and its end into a history.
-func recorded(rec *history.Recorder, dir string, h func(_ context.Context, _ *asynq.Task, nth int) error) asynq.HandlerFunc {
-	return func(ctx context.Context, task *asynq.Task) error {
+// recorded is a handler that writes its start, whose instant is that of its first instruction, and its end into a history. which
+// tells the number of the start.
+func recorded(rec *history.Recorder, which func(workers.Info) (int, error), h func(_ context.Context, _ *asynq.Task, nth int) error) asynq.HandlerFunc {
+	return func(ctx context.Context, task *asynq.Task) (err error) {
 		e := history.Event{Kind: history.Start, At: history.Now(), Wall: time.Now().UnixMicro()}
 		job, _ := workers.JobFrom(ctx)
 		e.Tenant, e.ID, e.Attempt, e.Slot = job.Tenant, job.ID, job.Attempt, job.Slot.UnixMicro()
-		nth, err := count(filepath.Join(dir, job.Tenant+" "+job.ID))
+		nth, err := which(job)
 		if err != nil {
 			return err
 		}
 		if err := rec.Record(e); err != nil {
 			return err
 		}
+		end := history.Event{Kind: history.End, Tenant: e.Tenant, ID: e.ID, Attempt: e.Attempt, Outcome: history.Failed}
+		defer func() { err = errors.Join(err, rec.Record(end)) }() // after a panic and Goexit too
 		err = h(ctx, task, nth)
-		end := history.Event{Kind: history.End, Tenant: e.Tenant, ID: e.ID, Attempt: e.Attempt, Outcome: outcome(err)}
-		return errors.Join(err, rec.Record(end))
+		end.Outcome = outcome(err)
+		return err
 	}
 }
 
@@ -184,15 +198,20 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 }
 
 func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
-	dir := filepath.Dir(r.History)
+	which := func(job workers.Info) (int, error) {
+		return count(filepath.Join(filepath.Dir(r.History), job.Tenant+" "+job.ID))
+	}
+	if r.Lean {
+		which = func(job workers.Info) (int, error) { return job.Attempt, nil }
+	}
 	if r.Target == "" {
-		return recorded(rec, dir, act), nil
+		return recorded(rec, which, act), nil
 	}
 	target, err := workers.NewHTTPTarget(workers.HTTPConfig{URL: r.Target})
 	if err != nil {
 		return nil, err
 	}
-	return recorded(rec, dir, func(ctx context.Context, task *asynq.Task, nth int) error {
+	return recorded(rec, which, func(ctx context.Context, task *asynq.Task, nth int) error {
 		return errors.Join(target.ProcessTask(ctx, task), act(ctx, task, nth))
 	}), nil
 }
@@ -235,9 +254,14 @@ func enact(text string) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); { // each line asks how the process is
+			fmt.Println(runtime.NumGoroutine())
+		}
 		cancel()
 	}()
+	if r.Stream != nil {
+		return r.pour(ctx)
+	}
 	d, err := startDaemon(ctx, r, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
 		return err

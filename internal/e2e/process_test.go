@@ -3,11 +3,14 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,7 +24,9 @@ const patience = 60 * time.Second
 type process struct {
 	rig    *rig
 	cmd    *exec.Cmd
+	role   role
 	stdin  io.WriteCloser
+	stdout *bufio.Reader
 	stderr string // file
 	ended  bool
 }
@@ -35,12 +40,11 @@ func (r *rig) start(role role) *process {
 func (r *rig) startAll(roles ...role) []*process {
 	r.t.Helper()
 	var all []*process
-	var outs []*bufio.Reader
 	for _, role := range roles {
 		role.Redis, role.Downstream, role.History = r.url, r.name, r.path
 		text, err := json.Marshal(role)
 		r.must(err)
-		p := &process{rig: r, cmd: exec.Command(os.Args[0])}
+		p := &process{rig: r, role: role, cmd: exec.Command(os.Args[0])}
 		p.cmd.Env = append(os.Environ(), processVar+"="+string(text))
 		stderr, err := os.CreateTemp(r.t.TempDir(), "stderr")
 		r.must(err)
@@ -52,11 +56,12 @@ func (r *rig) startAll(roles ...role) []*process {
 		r.must(p.cmd.Start())
 		stderr.Close()
 		r.t.Cleanup(p.cleanup)
-		all, outs = append(all, p), append(outs, bufio.NewReader(stdout))
+		p.stdout = bufio.NewReader(stdout)
+		all = append(all, p)
 	}
-	for i, out := range outs {
-		if line, err := out.ReadString('\n'); line != "ready\n" {
-			r.t.Fatalf("process %d said %q (%v), want ready", all[i].pid(), line, err)
+	for _, p := range all {
+		if line, err := p.stdout.ReadString('\n'); line != "ready\n" {
+			r.t.Fatalf("process %d said %q (%v), want ready", p.pid(), line, err)
 		}
 	}
 	return all
@@ -77,6 +82,35 @@ func (p *process) stop() {
 	p.rig.t.Helper()
 	p.signal(syscall.SIGSTOP)
 	p.cut()
+}
+
+// goOn ends a stop.
+func (p *process) goOn() {
+	p.rig.t.Helper()
+	p.rig.must(p.rig.rec.Record(history.Event{Kind: history.Go, PID: p.pid()}))
+	p.signal(syscall.SIGCONT)
+}
+
+// goroutines asks the process how many it has.
+func (p *process) goroutines() int {
+	p.rig.t.Helper()
+	_, err := io.WriteString(p.stdin, "?\n")
+	p.rig.must(err)
+	line, err := p.stdout.ReadString('\n')
+	p.rig.must(err)
+	n, err := strconv.Atoi(strings.TrimSpace(line))
+	p.rig.must(err)
+	return n
+}
+
+// resident returns how many bytes of memory the process holds; 0 where the system does not tell.
+func (p *process) resident() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.pid()))
+	if f := strings.Fields(string(text)); err == nil && len(f) > 1 {
+		pages, _ := strconv.ParseInt(f[1], 10, 64)
+		return pages * int64(os.Getpagesize())
+	}
+	return 0
 }
 
 // cut writes down that the process has been cut off. Only then does nothing that it starts come after the event.

@@ -10,7 +10,7 @@ func Lost(h History) []Violation {
 			switch {
 			case e.Kind == Accept:
 				accepted = &events[i]
-			case e.Kind == End && final(e.Outcome):
+			case e.Kind == End && Final(e.Outcome):
 				ended = true
 			}
 		}

@@ -16,6 +16,9 @@ const (
 	Start  Kind = "start"  // a handler began, or a downstream saw the request
 	End    Kind = "end"    // a handler is about to return, or a job was seen to have ended; see Outcome
 	Cut    Kind = "cut"    // the process PID is dead now, or cut off for longer than its leases last
+	Go     Kind = "go"     // the process PID, which was only stopped, is about to go on
+	Set    Kind = "set"    // Tenant's rate is about to be set, or was set just now; see Outcome, and Spans
+	Fault  Kind = "fault"  // something was broken on purpose; see Outcome
 )
 
 // Outcomes of an End.
@@ -30,8 +33,8 @@ const (
 	Dropped   = "dropped"
 )
 
-// final tells whether a job with this outcome need not start again.
-func final(outcome string) bool {
+// Final tells whether a job with this outcome need not start again.
+func Final(outcome string) bool {
 	return slices.Contains([]string{Done, Dead, Expired, Cancelled, Dropped}, outcome)
 }
 
@@ -45,7 +48,7 @@ type Event struct {
 	ID      string `json:"id,omitempty"`
 	Attempt int    `json:"attempt,omitempty"` // of a Start or End
 	Slot    int64  `json:"slot,omitempty"`    // of a Start: µs since the epoch
-	Outcome string `json:"outcome,omitempty"` // of an End; of a Refuse, the reason
+	Outcome string `json:"outcome,omitempty"` // of an End; of a Refuse, the reason; of a Set, the rate; of a Fault, its name
 
 	// Under is the rule in effect at a Start, where it is not the one that a check is given. Not recorded.
 	Under *Rule `json:"-"`

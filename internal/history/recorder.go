@@ -1,7 +1,7 @@
 package history
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -74,28 +74,51 @@ func (r *Reader) Open(path string) (err error) {
 	return nil
 }
 
-// More reads on, and returns all that was read since Open, in the order of the clock.
+// More reads on, and returns all that was read by it since Open, in the order of the clock.
 func (r *Reader) More() (History, error) {
-	more, err := io.ReadAll(r.file)
+	more, err := r.Next()
 	if err != nil {
-		return nil, fmt.Errorf("read history: %w", err)
+		return nil, err
 	}
-	r.part = append(r.part, more...)
-	for {
-		line, rest, whole := bytes.Cut(r.part, []byte("\n"))
-		if !whole {
-			break
-		}
-		r.part = rest
-		r.line++
-		var e Event
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("read history: %s:%d: %w", r.file.Name(), r.line, err)
-		}
-		r.whole = append(r.whole, e)
-	}
+	r.whole = append(r.whole, more...)
 	r.whole.sort()
 	return slices.Clone(r.whole), nil
+}
+
+// Next reads on, and returns what was written since it, or More, was called before, in the order in which it was written.
+func (r *Reader) Next() (History, error) {
+	var h History
+	err := r.each(func([]byte) bool { return true }, func(e Event) { h = append(h, e) })
+	return h, err
+}
+
+// each reads on, and calls do for those events whose lines are wanted.
+func (r *Reader) each(want func(line []byte) bool, do func(Event)) error {
+	in := bufio.NewReaderSize(r.file, 64<<10)
+	for {
+		piece, err := in.ReadBytes('\n')
+		if err == io.EOF {
+			r.part = append(r.part, piece...)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read history: %w", err)
+		}
+		line := piece
+		if len(r.part) > 0 {
+			line = append(r.part, piece...)
+			r.part = nil
+		}
+		r.line++
+		if !want(line) {
+			continue
+		}
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("read history: %s:%d: %w", r.file.Name(), r.line, err)
+		}
+		do(e)
+	}
 }
 
 // Close closes the file.

@@ -1,0 +1,282 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+var (
+	soakFor  = flag.Duration("soak.for", 12*time.Second, "how long TestSoak breaks things")
+	soakSeed = flag.Uint64("soak.seed", 0, "what TestSoak draws from; 0 = the clock")
+)
+
+// soakMix are the jobs of a soak: most do what they should.
+var soakMix = mix{
+	{60, play{}},
+	{20, play{For: 10 * time.Millisecond}},
+	{10, play{For: 50 * time.Millisecond}},
+	{3, play{Fail: 1}},
+	{2, play{Fail: 100}},
+	{1, play{First: time.Second}},
+	{1, play{For: 10 * time.Second}},                   // until its time is over, or it is cancelled
+	{1, play{For: 300 * time.Millisecond, Deaf: true}}, // longer than its time
+	{1, play{Throttle: 100 * time.Millisecond}},
+	{1, play{Panic: true}},
+	{1, play{Goexit: true}},
+}
+
+// soakCap is how many jobs of a tenant are in flight at most in a soak.
+const soakCap = 10
+
+// TestSoak breaks everything at random, for 12 s in `make test`, and for as long as one likes in `make soak FOR=1h SEED=7`: daemons
+// and producers are killed, stopped and terminated, Redis is killed and forgets its scripts, tenants are paused and change their rates,
+// jobs fail, panic, hang and are cancelled. Afterwards everything that was promised is checked over the whole history.
+func TestSoak(t *testing.T) {
+	t.Parallel()
+	seed := *soakSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	r := newRig(t, redistest.AOF())
+	keepHistory(r, seed, soakCap)
+	s := newStorm(r, seed, kinds)
+	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 10})
+	for i, n := range []int64{3, 5, 7, 10, 13, 17, 20, 25} {
+		tenant := fmt.Sprintf("t%d", i)
+		s.tenants, s.rates[tenant] = append(s.tenants, tenant), buckets.PerSecond(n)
+		r.tenant(tenant, shaper.Policy{Depth: 2 * int(n), MaxInFlight: soakCap, MaxAttempts: 3, Backoff: quickly, Timeout: 200 * time.Millisecond})
+		s.setRate(tenant, s.rates[tenant])
+	}
+	const grace = 500 * time.Millisecond
+	s.spared = 1
+	s.daemons = r.startAll(
+		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second},
+		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second},
+		role{Worker: true, Lean: true, Places: 30, Grace: grace},
+	)
+	for i := range 2 { // together somewhat more than what may leave
+		s.producers = append(s.producers, r.start(role{Stream: &stream{Rates: s.offered(0.6), Seed: seed + uint64(i), Mix: soakMix}}))
+	}
+
+	begun, told := time.Now(), time.Now()
+	old := s.daemons[0]
+	var young int64 // what the daemon that is spared held after a quarter of the time
+	var level sampler
+	s.rage(*soakFor, 500*time.Millisecond, func() {
+		s.ledger.look(5 * time.Second)
+		level.sample(r)
+		if time.Since(told) > time.Minute {
+			told = time.Now()
+			t.Logf("%v: %d starts, %d jobs have not ended", time.Since(begun).Round(time.Second), s.ledger.starts, len(s.ledger.open))
+		}
+		if young == 0 && time.Since(begun) > *soakFor/4 {
+			young = old.resident()
+		}
+	})
+	s.mendAll()
+	for _, p := range s.producers {
+		p.terminate()
+		p.end()
+	}
+	for tenant, rate := range s.rates {
+		s.setRate(tenant, rate)
+	}
+	s.settle()
+
+	report, err := history.Judge(r.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond, InFlight: soakCap})
+	r.must(err)
+	refuse(t, report.Violations())
+	s.conserved()
+	s.tidy()
+	fresh := r.start(old.role)
+	now, want := old.goroutines(), fresh.goroutines()
+	if now > want+20 {
+		t.Errorf("a daemon has %d goroutines after %v, a new one %d", now, time.Since(begun), want)
+	}
+	grown := old.resident()
+	if *soakFor >= time.Minute && grown > young*5/4+16<<20 {
+		t.Errorf("a daemon held %d MB after a quarter of the time, and %d MB in the end", young>>20, grown>>20)
+	}
+	if len(level.over) > 0 {
+		t.Errorf("the bound was passed %d times of %d: %v", len(level.over), level.n, level.over[0])
+	}
+	t.Logf("soak %v seed %d: %v; %d looks at the bound; daemon of %v: %d goroutines (new: %d), %d MB (after a quarter: %d MB)",
+		*soakFor, seed, report, level.n, time.Since(begun).Round(time.Second), now, want, grown>>20, young>>20)
+}
+
+// offered returns the tenants' rates times a factor.
+func (s *storm) offered(factor float64) map[string]buckets.Rate {
+	out := map[string]buckets.Rate{}
+	for tenant, rate := range s.rates {
+		rate.Period = time.Duration(float64(rate.Period) / factor).Truncate(time.Microsecond)
+		out[tenant] = rate
+	}
+	return out
+}
+
+// settle waits until every accepted job has come to its end, and nothing is left in the queue.
+func (s *storm) settle() {
+	s.t.Helper()
+	begun := time.Now()
+	for looked := begun; ; time.Sleep(20 * time.Millisecond) {
+		s.ledger.read()
+		if time.Since(looked) > 500*time.Millisecond {
+			s.ledger.look(0)
+			looked = time.Now()
+		}
+		stats, err := s.admin.Stats(context.Background(), false)
+		if err == nil && len(s.ledger.open) == 0 && stats.Level()+stats.Out+stats.Running == 0 {
+			return
+		}
+		if time.Since(begun) > patience {
+			s.t.Errorf("not drained within %v: %d jobs have not ended; %+v %v", patience, len(s.ledger.open), stats, err)
+			return // the checks name the jobs
+		}
+	}
+}
+
+// tidy fails the test unless Redis soon holds nothing that it should not.
+func (s *storm) tidy() {
+	s.t.Helper()
+	var left []string
+	for begun := time.Now(); time.Since(begun) < patience/6; time.Sleep(100 * time.Millisecond) {
+		if left = leftovers(s.rig); len(left) == 0 {
+			return
+		}
+	}
+	s.t.Errorf("left in Redis: %s", strings.Join(left, "; "))
+}
+
+// conserved fails the test unless each accepted job was counted as ended once: a report that counted twice, or a job that vanished,
+// would upset the sum.
+func (s *storm) conserved() {
+	s.t.Helper()
+	all, err := s.admin.Tenants(context.Background())
+	s.must(err)
+	for _, t := range all {
+		c := t.Counters
+		if sum := c.Done + c.Cancelled + c.Expired + c.Dropped + c.Forgotten + int64(t.Dead); sum != c.Accepted {
+			s.t.Errorf("tenant %s: %d accepted, and %d ends: %+v, %d are dead", t.Name, c.Accepted, sum, c, t.Dead)
+		}
+	}
+}
+
+// sampler looks at levels, while producers offer.
+type sampler struct {
+	n    int
+	over []string
+}
+
+// sample looks at all tenants, in one script. New arrivals find room in the depth, and what comes back was in flight.
+func (l *sampler) sample(r *rig) {
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	all, err := r.admin.Tenants(ctx)
+	if err != nil {
+		return // Redis is away
+	}
+	l.n++
+	for _, t := range all {
+		busy, most := t.Out+t.Running, t.Effective.MaxInFlight
+		if busy > most || t.Level()+busy > t.Effective.Depth+most {
+			l.over = append(l.over, fmt.Sprintf("tenant %s: %d wait, %d in flight; depth %d, max_in_flight %d", t.Name, t.Level(), busy, t.Effective.Depth, most))
+		}
+	}
+}
+
+// leftovers returns what is in Redis and should not be, once all jobs have ended: keys that stay for ever besides policies, dead jobs,
+// and what asynq has of workers that were killed lately (its own recoverer clears that within some minutes).
+func leftovers(r *rig) (out []string) {
+	r.t.Helper()
+	ctx := context.Background()
+	ours := "shaper:{" + downstream + "}:"
+	var tasks, known int64
+	for keys := r.rdb.Scan(ctx, 0, "*", 1000).Iterator(); keys.Next(ctx); {
+		key := keys.Val()
+		ttl, err := r.rdb.PTTL(ctx, key).Result()
+		r.must(err)
+		if ttl != -1 { // it goes by itself, or is gone
+			continue
+		}
+		rest, isOurs := strings.CutPrefix(key, ours)
+		kind, tenant, ofTenant := strings.Cut(rest, ":")
+		switch {
+		case isOurs && !ofTenant && (rest == "d" || rest == "tenants"):
+		case isOurs && ofTenant && (kind == "t" || kind == "x"):
+		case isOurs && ofTenant && (kind == "j" || kind == "s"):
+			n, err := r.rdb.HLen(ctx, key).Result()
+			r.must(err)
+			dead, err := r.rdb.ZCard(ctx, ours+"x:"+tenant).Result()
+			r.must(err)
+			if n != dead {
+				out = append(out, fmt.Sprintf("%s holds %d jobs, and %d are dead", key, n, dead))
+			}
+		case strings.HasPrefix(key, "asynq:{"+ticketQueue+"}:t:"):
+			tasks++
+		case strings.HasPrefix(key, "asynq:"):
+		default:
+			out = append(out, fmt.Sprintf("%s stays for ever", key))
+		}
+	}
+	pipe := r.rdb.Pipeline()
+	pending, active := pipe.LLen(ctx, "asynq:{"+ticketQueue+"}:pending"), pipe.LLen(ctx, "asynq:{"+ticketQueue+"}:active")
+	retry, archived := pipe.ZCard(ctx, "asynq:{"+ticketQueue+"}:retry"), pipe.ZCard(ctx, "asynq:{"+ticketQueue+"}:archived")
+	_, err := pipe.Exec(ctx)
+	r.must(err)
+	if known = pending.Val() + active.Val() + retry.Val() + archived.Val(); tasks != known {
+		out = append(out, fmt.Sprintf("asynq has %d tickets, and knows of %d", tasks, known))
+	}
+	return out
+}
+
+// keepHistory keeps the history of a test that fails, and says how to check it again.
+func keepHistory(r *rig, seed uint64, inFlight int) {
+	r.t.Cleanup(func() {
+		if !r.t.Failed() {
+			return
+		}
+		dir := filepath.Join("..", "..", "soak-history")
+		kept := filepath.Join(dir, fmt.Sprintf("%s-%d", r.t.Name(), seed))
+		if err := copyFile(r.path, kept); err != nil {
+			r.t.Logf("the history could not be kept: %v", err)
+			return
+		}
+		if abs, err := filepath.Abs(kept); err == nil {
+			kept = abs
+		}
+		r.t.Logf("the history is kept; to check it again: go run ./internal/history/histcheck -in-flight %d %s", inFlight, kept)
+	})
+}
+
+func copyFile(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if e := out.Close(); err == nil {
+		err = e
+	}
+	return err
+}
