@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
@@ -10,37 +9,6 @@ import (
 	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
-
-// TestKillStorm kills a daemon, a scheduler or a worker, again and again at random moments, while 200 jobs run. All run to
-// their end, evenly, and again only where a kill hit them.
-func TestKillStorm(t *testing.T) {
-	t.Parallel()
-	const jobs, kills = 200, 8
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
-	r := newRig(t)
-	r.tenant("a", rate(40))
-	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100})
-	const ttl = time.Second
-	roles := []role{
-		{Scheduler: true, TicketTTL: ttl, Worker: true},
-		{Scheduler: true, TicketTTL: ttl},
-		{Worker: true},
-	}
-	victims := r.startAll(roles...)
-	r.offer("a", jobs, play{For: 40 * time.Millisecond})
-	for i := range kills {
-		r.starts((i + 1) * jobs / (kills + 2))
-		time.Sleep(time.Duration(chance.Int64N(int64(100 * time.Millisecond)))) // any moment is as good as another
-		v := chance.IntN(len(victims))
-		victims[v].kill()
-		victims[v] = r.start(roles[v])
-	}
-	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(40)), history.Accounts(h))
-	t.Logf("%d starts of %d jobs", len(h.Of(history.Start)), jobs)
-}
 
 // TestCrashedJobStartsAgain kills the worker of a job that runs. Another one starts it once the lease is over.
 func TestCrashedJobStartsAgain(t *testing.T) {

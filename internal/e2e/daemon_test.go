@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
@@ -36,6 +37,7 @@ type role struct {
 	Places    int           // default 10
 	Grace     time.Duration // of Worker
 	Target    string        // URL to which Worker posts each job, besides playing it
+	Shell     bool          // jobs of type "sh" are scripts, which Worker runs
 
 	Lean bool // a handler takes its job's attempt for the number of its start, see count; for histories of hours
 
@@ -52,6 +54,7 @@ type play struct {
 	Throttle time.Duration // its first start is throttled for so long
 	Panic    bool          // its first start panics
 	Goexit   bool          // its first start ends its goroutine
+	Rubbish  int           // its first start fails with so many bytes that are no text
 }
 
 func (p play) bytes() []byte {
@@ -86,6 +89,8 @@ func act(ctx context.Context, task *asynq.Task, nth int) error {
 		panic("it was to panic")
 	case p.Goexit && nth == 1:
 		runtime.Goexit()
+	case p.Rubbish > 0 && nth == 1:
+		return errors.New(strings.Repeat("\xff\xfe\x00\x1b", p.Rubbish/4))
 	case p.Throttle > 0 && nth == 1:
 		return workers.Throttled(p.Throttle, nil)
 	case nth <= p.Fail:
@@ -203,6 +208,18 @@ func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
 	}
 	if r.Lean {
 		which = func(job workers.Info) (int, error) { return job.Attempt, nil }
+	}
+	if r.Shell {
+		shell, err := workers.NewExecTarget(workers.ExecConfig{Argv: []string{"sh"}, KillDelay: 100 * time.Millisecond})
+		if err != nil {
+			return nil, err
+		}
+		return recorded(rec, which, func(ctx context.Context, task *asynq.Task, nth int) error {
+			if task.Type() == "sh" {
+				return shell.ProcessTask(ctx, task)
+			}
+			return act(ctx, task, nth)
+		}), nil
 	}
 	if r.Target == "" {
 		return recorded(rec, which, act), nil

@@ -14,11 +14,12 @@ import (
 )
 
 // offering is what a producer does: it offers Jobs jobs at the same instant, each from a goroutine of its own, once it
-// reads a line on stdin.
+// reads a line on stdin; and as many again as soon as each is answered, Rounds times in all.
 type offering struct {
 	Tenant string
 	Prefix string // of the jobs' ids
 	Jobs   int
+	Rounds int // default 1
 }
 
 func (r role) produce(ctx context.Context) error {
@@ -44,9 +45,12 @@ func (r role) produce(ctx context.Context) error {
 	errs := make([]error, r.Offer.Jobs)
 	for i := range r.Offer.Jobs {
 		offers.Go(func() {
-			_, errs[i] = offer(ctx, client, rec, shaper.Spec{
-				Tenant: r.Offer.Tenant, ID: fmt.Sprintf("%s%03d", r.Offer.Prefix, i), Type: "play", Payload: play{}.bytes(),
-			})
+			for n := range max(1, r.Offer.Rounds) {
+				_, err := offer(ctx, client, rec, shaper.Spec{
+					Tenant: r.Offer.Tenant, ID: fmt.Sprintf("%s%03d-%d", r.Offer.Prefix, i, n), Type: "play", Payload: play{}.bytes(),
+				})
+				errs[i] = errors.Join(errs[i], err)
+			}
 		})
 	}
 	offers.Wait()

@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// TestKillStorm kills a process every 1.5 s for 30 s, a scheduler or a worker or both in one, and Redis once. There is a backlog all the
+// time: nothing is lost, and nothing but the killed is slower.
+func TestKillStorm(t *testing.T) {
+	t.Parallel()
+	const storm, every = 30 * time.Second, 1500 * time.Millisecond
+	r := newRig(t, redistest.AOF())
+	s := newSeededStorm(r)
+	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100})
+	for i, n := range []int64{2, 5, 10, 20} {
+		s.backlog(fmt.Sprintf("t%d", i), n, int(n)*int(storm/time.Second), play{For: 20 * time.Millisecond})
+	}
+	const ttl = time.Second
+	s.daemons = r.startAll(
+		role{Scheduler: true, TicketTTL: ttl, Worker: true},
+		role{Scheduler: true, TicketTTL: ttl},
+		role{Worker: true},
+	)
+	weather := watch(t)
+	r.starts(1)
+	begun := history.Now()
+	kills := int(storm / every)
+	redis := 1 + s.chance.IntN(kills-2)
+	for i := range kills {
+		next := time.Now().Add(every)
+		if i == redis {
+			s.killRedis()
+		}
+		s.killDaemon()
+		time.Sleep(time.Until(next))
+	}
+	ended := history.Now()
+	s.settle()
+	report := s.judged()
+	kept := s.kept(begun, ended)
+	t.Logf("%d kills and one of Redis: %v; %.1f %% of the rate kept; the machine stalled for up to %v", kills, report, 100*kept, weather.longest())
+	if kept < 0.5 || kept < 0.9 && weather.calm() {
+		t.Errorf("%.1f %% of the rate kept with a backlog, want at least 90 %%", 100*kept)
+	}
+}
+
+// TestStopStorm stops a process every 1.5 s for 3 s, which is longer than a lease. Workers hold slots that have not come, so that
+// many a stop falls between grant and start; half of the handlers do not heed the end of their lease, so that their late reports
+// must be refused.
+func TestStopStorm(t *testing.T) {
+	t.Parallel()
+	const storm, every, stop = 18 * time.Second, 1500 * time.Millisecond, 3 * time.Second
+	r := newRig(t)
+	s := newSeededStorm(r)
+	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100, Lead: 90 * time.Millisecond})
+	s.backlog("deaf", 10, 120, play{For: 300 * time.Millisecond, Deaf: true})
+	s.backlog("heeding", 10, 120, play{For: 300 * time.Millisecond})
+	s.daemons = r.startBoth(4)
+	r.starts(1)
+	stops := 0
+	for end := time.Now().Add(storm); time.Now().Before(end); {
+		next := time.Now().Add(every)
+		if p := s.daemons[s.chance.IntN(len(s.daemons))]; !s.stopped[p] {
+			stops++
+			s.stopped[p] = true
+			p.stop()
+			s.after(stop, func() { delete(s.stopped, p); p.goOn() })
+		}
+		for time.Now().Before(next) {
+			s.mendDue()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	s.mendAll()
+	s.settle()
+	report := s.judged()
+	stale, held := 0, unstarted(r.history())
+	for _, p := range s.daemons {
+		text, err := os.ReadFile(p.stderr)
+		r.must(err)
+		stale += bytes.Count(text, []byte("somebody else owns it"))
+	}
+	t.Logf("%d stops: %v; %d late reports refused, %d slots held by somebody who was stopped", stops, report, stale, held)
+	if stale == 0 || held == 0 {
+		t.Errorf("%d late reports, and %d slots granted and not used: the storm hit nothing", stale, held)
+	}
+}
+
+// unstarted counts attempts that own a slot, and did not start: those before a start whose number skips some.
+func unstarted(h history.History) (n int) {
+	last := map[string]int{}
+	for _, e := range h.Of(history.Start) {
+		n += max(0, e.Attempt-last[e.ID]-1)
+		last[e.ID] = e.Attempt
+	}
+	return n
+}
+
+// TestRateIsKeptUnderRetries: ten tenants, of whose jobs every twentieth fails, three workers and two schedulers. By their slots, all are
+// as fast as their rates.
+func TestRateIsKeptUnderRetries(t *testing.T) {
+	const tenants, jobs = 10, 120
+	r := newRig(t)
+	s := newSeededStorm(r)
+	p := rate(10)
+	p.Backoff = quickly
+	r.startAll(role{Scheduler: true, Worker: true}, role{Scheduler: true, Worker: true}, role{Worker: true})
+	weather := watch(t)
+	for i := range tenants {
+		tenant := fmt.Sprintf("t%d", i)
+		r.tenant(tenant, p)
+		s.setRate(tenant, p.Rate)
+		for n := 0; n < jobs; n += 20 {
+			r.offer(tenant, 1, play{Fail: 1})
+			r.offer(tenant, 19, play{})
+		}
+	}
+	h := r.drained()
+	refuse(t, history.Starts(h, perSecond(10)), history.Accounts(h))
+	var least float64 = 1
+	var late []int64
+	for i := range tenants {
+		starts := h.Of(history.Start).Tenant(fmt.Sprintf("t%d", i))
+		starts = starts[:jobs] // in the end there is no backlog behind those that failed
+		least = min(least, keptBySlots(starts, perSecond(10)))
+		for _, e := range starts {
+			late = append(late, e.Wall-e.Slot)
+		}
+	}
+	slices.Sort(late)
+	p99 := time.Duration(late[len(late)*99/100]) * time.Microsecond
+	t.Logf("%d starts, at least %.2f %% of the rate kept, p99 %v after the slot; the machine stalled for up to %v",
+		len(h.Of(history.Start)), 100*least, p99, weather.longest())
+	if least < 0.5 || least < 0.99 && weather.calm() {
+		t.Errorf("%.2f %% of the rate kept, want at least 99 %%", 100*least)
+	}
+}
+
+// keptBySlots is the part of its rate that a tenant kept, by its slots.
+func keptBySlots(starts history.History, r history.Rule) float64 {
+	first, last := starts[0].Slot, starts[0].Slot
+	for _, e := range starts {
+		first, last = min(first, e.Slot), max(last, e.Slot)
+	}
+	needs := float64(len(starts)-1) * float64(r.Rate.Period) / float64(r.Rate.Events) / 1000
+	return needs / float64(last-first)
+}
+
+func newSeededStorm(r *rig) *storm {
+	seed := uint64(time.Now().UnixNano())
+	r.t.Logf("seed %d", seed)
+	keepHistory(r, seed, 0)
+	return newStorm(r, seed, nil)
+}
+
+// backlog makes a tenant with n starts a second, and offers it jobs.
+func (s *storm) backlog(tenant string, n int64, jobs int, p play) {
+	s.t.Helper()
+	s.tenants, s.rates[tenant] = append(s.tenants, tenant), buckets.PerSecond(n)
+	s.tenant(tenant, shaper.Policy{Depth: max(jobs, 1), Backoff: quickly})
+	s.setRate(tenant, s.rates[tenant])
+	s.offer(tenant, jobs, p)
+}
+
+// kept is the part of the tenants' rates that was kept between two instants, by slots. It asks for a backlog all that time, and takes
+// a tenant whose backlog was used up for one that kept its rate.
+func (s *storm) kept(from, until int64) float64 {
+	h := s.history()
+	var got, want float64
+	for tenant, rate := range s.rates {
+		nominal := float64(until-from) / float64(rate.Period) * float64(rate.Events)
+		starts := h.Of(history.Start).Tenant(tenant).Since(from).Until(until)
+		if len(starts) > 0 && len(h.Of(history.Start).Tenant(tenant).Since(until)) == 0 {
+			nominal = min(nominal, float64(len(starts)))
+		}
+		got += min(float64(len(starts)), nominal)
+		want += nominal
+	}
+	return got / want
+}
+
+// judged checks all that was promised, and returns the report.
+func (s *storm) judged() *history.Report {
+	s.t.Helper()
+	report, err := history.Judge(s.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond})
+	s.must(err)
+	refuse(s.t, report.Violations())
+	s.conserved()
+	s.tidy()
+	return report
+}
