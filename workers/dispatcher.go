@@ -47,7 +47,7 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 	}
 	return &Dispatcher{
 		downstream: downstream,
-		client:     asynq.NewClientFromRedisClient(rdb),
+		client:     asynq.NewClientFromRedisClient(newDrainClient(rdb)),
 		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
 		delivered:  delivered,
 	}, nil

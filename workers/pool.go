@@ -141,7 +141,7 @@ func (p *Pool) Start(ctx context.Context) error {
 		return err
 	}
 	queue := asynqQueue(p.downstream)
-	p.server = asynq.NewServerFromRedisClient(newHeldClient(p.rdb, queue, p.bell), asynq.Config{
+	p.server = asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(p.rdb), queue, p.bell), asynq.Config{
 		Concurrency:       p.cfg.Concurrency,
 		Queues:            map[string]int{queue: 1},
 		TaskCheckInterval: pollBusy,

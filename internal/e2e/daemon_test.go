@@ -54,6 +54,7 @@ type play struct {
 	Throttle time.Duration // its first start is throttled for so long
 	Panic    bool          // its first start panics
 	Goexit   bool          // its first start ends its goroutine
+	Ballast  []byte        // nothing to it but its size
 	Rubbish  int           // its first start fails with so many bytes that are no text
 }
 

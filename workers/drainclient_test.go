@@ -1,0 +1,69 @@
+package workers
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// TestTicketsPassAFullStore: a Redis that takes no writes still takes a process' first ticket, and hands it to a worker. Only then can
+// what is in the queue leave and make room.
+func TestTicketsPassAFullStore(t *testing.T) {
+	ctx := t.Context()
+	rdb := redistest.Start(t, redistest.Args("--maxmemory", "1mb", "--maxmemory-policy", "noeviction")).Client()
+	fill := strings.Repeat("x", 100<<10)
+	err := error(nil)
+	for i := 0; err == nil; i++ {
+		err = rdb.RPush(ctx, "fill", fill).Err()
+	}
+	if !strings.HasPrefix(err.Error(), "OOM") {
+		t.Fatalf("got %v, want Redis to be full", err)
+	}
+	d, err := NewDispatcher(rdb, "d", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for release := range int64(2) { // with scripts unknown, and known
+		ticket := shaper.Ticket{Tenant: "a", ID: "1", Release: release}
+		if err := d.Dispatch(ctx, []shaper.Ticket{ticket}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rdb.ScriptFlush(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Dispatch(ctx, []shaper.Ticket{{Tenant: "a", ID: "1", Release: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 3)
+	server := asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(rdb), asynqQueue("d"), newDoorbell()), asynq.Config{
+		Concurrency: 1, Queues: map[string]int{asynqQueue("d"): 1}, TaskCheckInterval: pollBusy, LogLevel: asynq.FatalLevel,
+	})
+	err = server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		got <- string(task.Payload())
+		return nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Shutdown()
+	for _, want := range []string{"a 1 0", "a 1 1", "a 1 2"} {
+		select {
+		case ticket := <-got:
+			if ticket != want {
+				t.Errorf("got ticket %q, want %q", ticket, want)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("no ticket within 30s")
+		}
+	}
+	if n, err := rdb.SIsMember(ctx, "asynq:queues", asynqQueue("d")).Result(); err != nil || !n {
+		t.Errorf("asynq does not know of the queue: %v %v", n, err)
+	}
+}
