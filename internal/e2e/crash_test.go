@@ -71,7 +71,7 @@ func TestFrozenWorkerLosesItsLease(t *testing.T) {
 // TestRedisComesBack kills Redis under load; what it had acknowledged is in its append-only file.
 func TestRedisComesBack(t *testing.T) {
 	t.Parallel()
-	r := newServerRig(t, redistest.AOF())
+	r := newServerRig(t, redistest.AOF(), acknowledged())
 	r.tenant("a", rate(20))
 	r.startBoth(2)
 	r.offer("a", 80, play{For: 20 * time.Millisecond})

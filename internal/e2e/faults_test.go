@@ -152,6 +152,7 @@ func (s *storm) victim() (int, *process) {
 func (s *storm) killDaemon() bool {
 	i, p := s.victim()
 	p.kill()
+	p.silent = true
 	delete(s.stopped, p)
 	s.daemons[i] = s.start(p.role)
 	return true
@@ -165,6 +166,7 @@ func (s *storm) terminateDaemon() bool {
 	p.terminate()
 	p.end()
 	p.cut() // what ran on beyond its context has ended with it
+	p.silent = true
 	s.daemons[i] = s.start(p.role)
 	return true
 }
@@ -197,9 +199,11 @@ func (s *storm) killProducer() bool {
 
 // killRedis kills Redis, which comes back from its append-only file.
 func (s *storm) killRedis() bool {
+	s.must(s.rec.Record(history.Event{Kind: history.Down}))
 	s.server.Kill()
 	time.Sleep(s.upTo(700 * time.Millisecond))
 	s.server.Restart()
+	s.must(s.rec.Record(history.Event{Kind: history.Up}))
 	return true
 }
 

@@ -22,6 +22,7 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	s := newSeededStorm(r)
 	s.backlog("a", 10, 150, play{})
 	r.startBoth(2)
+	weather := watch(t)
 
 	r.starts(5)
 	r.must(r.admin.Pause(ctx, "a", 0))
@@ -65,7 +66,7 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	s.settle()
 	report, err := history.Judge(r.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond})
 	r.must(err)
-	refuse(t, report.Violations())
+	weather.refuse(t, report.Starts, report.Violations())
 	t.Log(report)
 }
 
@@ -79,7 +80,8 @@ func TestManyDeadAtOnce(t *testing.T) {
 	p := rate(perSec)
 	p.MaxAttempts = 1
 	r.tenant("a", p)
-	r.daemon(role{Scheduler: true, Worker: true, Places: 20})
+	r.start(role{Scheduler: true, Worker: true, Places: 20})
+	weather := watch(t)
 	r.offer("a", jobs, play{Fail: 1})
 	r.eventually("all are dead", func() bool {
 		info, err := r.admin.Tenant(ctx, "a")
@@ -109,13 +111,13 @@ func TestManyDeadAtOnce(t *testing.T) {
 	if archived != jobs || ran != jobs-len(tasks) {
 		t.Errorf("%d tickets archived, %d run together; want %d and %d", archived, ran, jobs, jobs-len(tasks))
 	}
-	h := r.drained()
+	r.drained()
 	r.eventually("asynq has no ticket", func() bool {
 		info, err := forger.inspector.GetQueueInfo(ticketQueue)
 		return err == nil && info.Pending+info.Active == 0
 	})
-	h = r.drained()
-	refuse(t, history.Starts(h, perSecond(perSec)), history.Accounts(h))
+	h := r.drained()
+	weather.refuse(t, len(h.Of(history.Start)), history.Starts(h, perSecond(perSec)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 2*jobs {
 		t.Errorf("%d starts, want %d", n, 2*jobs)
 	}

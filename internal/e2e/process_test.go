@@ -29,6 +29,7 @@ type process struct {
 	stdout *bufio.Reader
 	stderr string // file
 	ended  bool
+	silent bool // it is one of many, and what it had to say does not matter
 }
 
 // start starts a process and waits until it is ready.
@@ -151,7 +152,7 @@ func (p *process) cleanup() {
 		p.cmd.Wait()
 	}
 	p.stdin.Close()
-	if text, err := os.ReadFile(p.stderr); err == nil && p.rig.t.Failed() && len(text) > 0 {
+	if text, err := os.ReadFile(p.stderr); err == nil && p.rig.t.Failed() && len(text) > 0 && !p.silent {
 		p.rig.t.Logf("process %d (%s):\n%s", p.pid(), filepath.Base(p.stderr), tail(text, 8<<10))
 	}
 }

@@ -226,3 +226,8 @@ func perSecond(n int64) history.Rule {
 
 // rate is a policy of n starts a second.
 func rate(n int64) shaper.Policy { return shaper.Policy{Rate: buckets.PerSecond(n)} }
+
+// acknowledged is an option of a Redis with an append-only file: killed, it comes back with all that it had acknowledged. With
+// appendfsync everysec it does so only while the disk is fast: while the system still syncs the file, Redis answers before it
+// writes, for up to two seconds.
+func acknowledged() redistest.Option { return redistest.Args("--appendfsync", "no") }

@@ -15,6 +15,7 @@ func TestTerminatedDaemonHandsBack(t *testing.T) {
 	const half, more = 25, 20
 	r.tenant("a", rate(200))
 	first := r.start(role{Scheduler: true, Worker: true, Places: 2 * half, Grace: 2 * time.Second})
+	weather := watch(t)
 	r.offer("a", half, play{First: 1500 * time.Millisecond})
 	r.offer("a", half, play{First: time.Hour})
 	r.offer("a", more, play{}) // they wait for a place
@@ -39,7 +40,7 @@ func TestTerminatedDaemonHandsBack(t *testing.T) {
 
 	r.startBoth(1)
 	h = r.drained()
-	refuse(t, history.Starts(h, perSecond(200)), history.Accounts(h))
+	weather.refuse(t, len(h.Of(history.Start)), history.Starts(h, perSecond(200)), history.Accounts(h))
 	r.charged(h, "a", 1)
 	if n := len(h.Of(history.Start)); n != 2*half+more+back {
 		t.Errorf("%d starts, want %d", n, 2*half+more+back)

@@ -50,7 +50,7 @@ func TestSoak(t *testing.T) {
 		seed = uint64(time.Now().UnixNano())
 	}
 	t.Logf("seed %d", seed)
-	r := newRig(t, redistest.AOF())
+	r := newServerRig(t, redistest.AOF(), acknowledged())
 	keepHistory(r, seed, soakCap)
 	s := newStorm(r, seed, kinds)
 	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 10})
@@ -71,6 +71,7 @@ func TestSoak(t *testing.T) {
 		s.producers = append(s.producers, r.start(role{Stream: &stream{Rates: s.offered(0.6), Seed: seed + uint64(i), Mix: soakMix}}))
 	}
 
+	weather := watch(t)
 	begun, told := time.Now(), time.Now()
 	old := s.daemons[0]
 	var young int64 // what the daemon that is spared held after a quarter of the time
@@ -98,7 +99,7 @@ func TestSoak(t *testing.T) {
 
 	report, err := history.Judge(r.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond, InFlight: soakCap})
 	r.must(err)
-	refuse(t, report.Violations())
+	weather.refuse(t, report.Starts, report.Violations())
 	s.conserved()
 	s.tidy()
 	fresh := r.start(old.role)

@@ -19,7 +19,7 @@ import (
 func TestKillStorm(t *testing.T) {
 	t.Parallel()
 	const storm, every = 30 * time.Second, 1500 * time.Millisecond
-	r := newRig(t, redistest.AOF())
+	r := newServerRig(t, redistest.AOF(), acknowledged())
 	s := newSeededStorm(r)
 	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100})
 	for i, n := range []int64{2, 5, 10, 20} {
@@ -46,7 +46,7 @@ func TestKillStorm(t *testing.T) {
 	}
 	ended := history.Now()
 	s.settle()
-	report := s.judged()
+	report := s.judged(weather)
 	kept := s.kept(begun, ended)
 	t.Logf("%d kills and one of Redis: %v; %.1f %% of the rate kept; the machine stalled for up to %v", kills, report, 100*kept, weather.longest())
 	if kept < 0.5 || kept < 0.9 && weather.calm() {
@@ -66,6 +66,7 @@ func TestStopStorm(t *testing.T) {
 	s.backlog("deaf", 10, 120, play{For: 300 * time.Millisecond, Deaf: true})
 	s.backlog("heeding", 10, 120, play{For: 300 * time.Millisecond})
 	s.daemons = r.startBoth(4)
+	weather := watch(t)
 	r.starts(1)
 	stops := 0
 	for end := time.Now().Add(storm); time.Now().Before(end); {
@@ -83,7 +84,7 @@ func TestStopStorm(t *testing.T) {
 	}
 	s.mendAll()
 	s.settle()
-	report := s.judged()
+	report := s.judged(weather)
 	stale, held := 0, unstarted(r.history())
 	for _, p := range s.daemons {
 		text, err := os.ReadFile(p.stderr)
@@ -126,7 +127,7 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 		}
 	}
 	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(10)), history.Accounts(h))
+	weather.refuse(t, len(h.Of(history.Start)), history.Starts(h, perSecond(10)), history.Accounts(h))
 	var least float64 = 1
 	var late []int64
 	for i := range tenants {
@@ -190,11 +191,11 @@ func (s *storm) kept(from, until int64) float64 {
 }
 
 // judged checks all that was promised, and returns the report.
-func (s *storm) judged() *history.Report {
+func (s *storm) judged(weather *stalls) *history.Report {
 	s.t.Helper()
 	report, err := history.Judge(s.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond})
 	s.must(err)
-	refuse(s.t, report.Violations())
+	weather.refuse(s.t, report.Starts, report.Violations())
 	s.conserved()
 	s.tidy()
 	return report

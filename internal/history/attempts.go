@@ -58,8 +58,20 @@ func OneOwner(h History) []Violation {
 	return out
 }
 
-// ReportWithin is how long after the end of a handler its process may be killed with the effect that nobody else hears of that end.
+// ReportWithin is how long after the end of a handler its process may be killed with the effect that nobody else hears of that end;
+// while Redis is down, longer by that time, and by as much again until the report is repeated.
 const ReportWithin = time.Second
+
+// reportBy is until when the end of a handler may not have been reported. outages are pairs of Down and Up.
+func reportBy(end int64, outages History) int64 {
+	by := end + int64(ReportWithin)
+	for i, e := range outages {
+		if e.Kind == Down && e.At <= by && i+1 < len(outages) && outages[i+1].At >= end {
+			by = outages[i+1].At + 2*int64(ReportWithin)
+		}
+	}
+	return by
+}
 
 // Duplicated finds starts that had no reason: the job's start before had not ended, or was done, although its process was not
 // killed or cut off while that start ran or was being reported.
@@ -68,6 +80,7 @@ func Duplicated(h History) []Violation {
 	for _, e := range h.Of(Cut) {
 		cuts[e.PID] = append(cuts[e.PID], e.At)
 	}
+	outages := h.where(func(e Event) bool { return e.Kind == Down || e.Kind == Up })
 	var out []Violation
 	for _, events := range h.byJob() {
 		var before, end *Event
@@ -78,7 +91,7 @@ func Duplicated(h History) []Violation {
 					end = &events[i]
 				}
 			case Start:
-				if before != nil && !again(*before, end, cuts[before.PID]) {
+				if before != nil && !again(*before, end, cuts[before.PID], outages) {
 					out = append(out, found("duplicated", e, "attempt %d, and attempt %d %s", e.Attempt, before.Attempt, fate(end)))
 				}
 				before, end = &events[i], nil
@@ -89,12 +102,12 @@ func Duplicated(h History) []Violation {
 }
 
 // again tells whether there was a reason for another start after one that ended so. cuts are when its process was cut off.
-func again(start Event, end *Event, cuts []int64) bool {
+func again(start Event, end *Event, cuts []int64, outages History) bool {
 	if end != nil && end.Outcome != Done {
 		return true
 	}
 	for _, at := range cuts {
-		if at >= start.At && (end == nil || at <= end.At+int64(ReportWithin)) {
+		if at >= start.At && (end == nil || at <= reportBy(end.At, outages)) {
 			return true
 		}
 	}

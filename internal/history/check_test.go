@@ -182,6 +182,27 @@ func TestChecks(t *testing.T) {
 			   2 end   a/1 pid=7 outcome=done
 			2000 cut pid=7
 			3000 start a/1 attempt=2 pid=8`, []string{"attempt 1 was done"}},
+		{"duplicated: it could not report, for Redis was down", Duplicated, `
+			   1 start a/1 pid=7
+			  10 end   a/1 pid=7 outcome=done
+			  11 down
+			4000 up
+			5000 cut pid=7
+			8000 start a/1 attempt=2 pid=8`, nil},
+		{"duplicated: Redis had been down before", Duplicated, `
+			   1 down
+			  10 up
+			  11 start a/1 pid=7
+			  12 end   a/1 pid=7 outcome=done
+			5000 cut pid=7
+			8000 start a/1 attempt=2 pid=8`, []string{"attempt 1 was done"}},
+		{"duplicated: Redis was back long ago", Duplicated, `
+			   1 start a/1 pid=7
+			  10 end   a/1 pid=7 outcome=done
+			  11 down
+			  12 up
+			5000 cut pid=7
+			8000 start a/1 attempt=2 pid=8`, []string{"attempt 1 was done"}},
 		{"duplicated: another process was killed", Duplicated, `
 			  1 start a/1 pid=7
 			  2 cut pid=8

@@ -18,6 +18,8 @@ const (
 	Cut    Kind = "cut"    // the process PID is dead now, or cut off for longer than its leases last
 	Go     Kind = "go"     // the process PID, which was only stopped, is about to go on
 	Set    Kind = "set"    // Tenant's rate is about to be set, or was set just now; see Outcome, and Spans
+	Down   Kind = "down"   // Redis is about to go away
+	Up     Kind = "up"     // it is back
 	Fault  Kind = "fault"  // something was broken on purpose; see Outcome
 )
 
