@@ -134,13 +134,14 @@ func (s *storm) settle() {
 	begun := time.Now()
 	for looked := begun; ; time.Sleep(20 * time.Millisecond) {
 		s.ledger.read()
-		if time.Since(looked) > 500*time.Millisecond {
+		stats, err := s.admin.Stats(context.Background(), false)
+		empty := err == nil && stats.Level()+stats.Out+stats.Running == 0
+		if empty && len(s.ledger.open) == 0 {
+			return
+		}
+		if empty && time.Since(looked) > 200*time.Millisecond { // those that are open ended without a handler, or are lost
 			s.ledger.look(0)
 			looked = time.Now()
-		}
-		stats, err := s.admin.Stats(context.Background(), false)
-		if err == nil && len(s.ledger.open) == 0 && stats.Level()+stats.Out+stats.Running == 0 {
-			return
 		}
 		if time.Since(begun) > patience {
 			s.t.Errorf("not drained within %v: %d jobs have not ended; %+v %v", patience, len(s.ledger.open), stats, err)
