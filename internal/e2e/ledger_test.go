@@ -41,7 +41,7 @@ func (l *ledger) read() {
 			l.starts++
 		}
 	}
-	// An end may be written before the answer to the offer.
+	// An end may be written before the answer to the offer; see look for one that is written long before.
 	for _, e := range h {
 		if e.Kind == history.End && history.Final(e.Outcome) {
 			delete(l.open, name{e.Tenant, e.ID})
@@ -67,7 +67,10 @@ func (l *ledger) look(d time.Duration) {
 			continue
 		}
 		l.rig.must(err)
-		if job.State.Ended() && job.State != shaper.StateDone { // its handler says when it is done
+		switch {
+		case job.State == shaper.StateDone: // its handler has written that down, perhaps before the producer its answer
+			delete(l.open, n)
+		case job.State.Ended():
 			l.ended(n, string(job.State))
 		}
 	}
