@@ -7,9 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/history"
@@ -206,13 +209,7 @@ func leftovers(r *rig) (out []string) {
 	ctx := context.Background()
 	ours := "shaper:{" + downstream + "}:"
 	var tasks, known int64
-	for keys := r.rdb.Scan(ctx, 0, "*", 1000).Iterator(); keys.Next(ctx); {
-		key := keys.Val()
-		ttl, err := r.rdb.PTTL(ctx, key).Result()
-		r.must(err)
-		if ttl != -1 { // it goes by itself, or is gone
-			continue
-		}
+	for _, key := range r.lasting() {
 		rest, isOurs := strings.CutPrefix(key, ours)
 		kind, tenant, ofTenant := strings.Cut(rest, ":")
 		switch {
@@ -242,6 +239,33 @@ func leftovers(r *rig) (out []string) {
 		out = append(out, fmt.Sprintf("asynq has %d tickets, and knows of %d", tasks, known))
 	}
 	return out
+}
+
+// lasting returns the keys that have no time to live.
+func (r *rig) lasting() (out []string) {
+	r.t.Helper()
+	ctx := context.Background()
+	for cursor := uint64(0); ; {
+		keys, next, err := r.rdb.Scan(ctx, cursor, "*", 1000).Result()
+		r.must(err)
+		ttls := make([]*redis.DurationCmd, len(keys))
+		_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, key := range keys {
+				ttls[i] = p.PTTL(ctx, key)
+			}
+			return nil
+		})
+		r.must(err)
+		for i, key := range keys {
+			if ttls[i].Val() == -1 {
+				out = append(out, key)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			slices.Sort(out)
+			return slices.Compact(out) // a scan may show a key twice
+		}
+	}
 }
 
 // keepHistory keeps the history of a test that fails, and says how to check it again.

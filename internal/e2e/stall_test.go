@@ -90,3 +90,29 @@ func (s *stalls) refuse(t *testing.T, starts int, lists ...[]history.Violation) 
 		t.Logf("the machine stalled for up to %v, and made %d starts late: %v …", s.longest(), n, all[0])
 	}
 }
+
+func TestStallsExcuseLateStartsOnly(t *testing.T) {
+	second := int64(time.Second)
+	s := &stalls{list: []stall{{10 * second, 20 * time.Millisecond}, {100 * second, 3 * time.Second}}}
+	for _, tc := range []struct {
+		check   string
+		at      int64
+		excused bool
+	}{
+		{"on time", 10 * second, true},
+		{"spacing", 10*second + second/2, true},
+		{"windows", 9*second + second/10, true},
+		{"on time", 98 * second, true}, // amid the long one
+		{"on time", 8 * second, false},
+		{"on time", 12 * second, false},
+		{"on time", 102 * second, false},
+		{"slots", 10 * second, false},
+		{"lost", 10 * second, false},
+		{"attempts", 10 * second, false},
+	} {
+		rest := s.excuse([]history.Violation{{Check: tc.check, At: tc.at}})
+		if (len(rest) == 0) != tc.excused {
+			t.Errorf("%s at %v: excused %v, want %v", tc.check, time.Duration(tc.at), len(rest) == 0, tc.excused)
+		}
+	}
+}

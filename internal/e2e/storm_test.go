@@ -147,14 +147,15 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 	}
 }
 
-// TestManyRatesAtOnce drains backlogs of tenants whose rates are far apart, and odd, by the same workers.
+// TestManyRatesAtOnce drains backlogs of tenants whose rates are far apart, and odd, by the same workers. Slower ones would take long: a tenant
+// first waits an interval, counted from the start of Redis.
 func TestManyRatesAtOnce(t *testing.T) {
 	t.Parallel()
 	const span = 6 * time.Second
 	r := newRig(t)
 	s := newSeededStorm(r)
 	for i, rate := range []buckets.Rate{
-		{Events: 1, Period: time.Minute}, {Events: 41, Period: time.Minute}, buckets.PerSecond(7), buckets.PerSecond(13),
+		{Events: 41, Period: time.Minute}, buckets.PerSecond(7), buckets.PerSecond(13),
 		buckets.PerSecond(101), buckets.PerSecond(333),
 	} {
 		tenant := fmt.Sprintf("t%d", i)
