@@ -57,6 +57,20 @@ func (s *stalls) longest() time.Duration { return time.Duration(s.worst.Load()) 
 // calm tells whether the machine let everybody run within half the time that the tests' tolerance and lead leave.
 func (s *stalls) calm() bool { return s.longest() < 8*time.Millisecond }
 
+// cost is how many slots of a tenant with that interval the stalls may have cost: each makes workers miss the slots that fall into it, and one
+// more on each side. Other processes had stalls of their own, so it counts thrice. It is zero on a calm machine, and on a hopeless one beyond
+// all bounds.
+func (s *stalls) cost(interval time.Duration) (slots float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.list {
+		if e.d >= 8*time.Millisecond {
+			slots += 3 * (2 + float64(e.d)/float64(interval))
+		}
+	}
+	return slots
+}
+
 // excuse takes those violations out that are about the moment of a start, by up to the lateness of some ms that a stall at that
 // time makes: between a worker's last look at the clock and the handler's first instruction the machine may keep it waiting, and nobody
 // promises anything about that. Slots are exact, whatever the machine does.

@@ -49,8 +49,13 @@ func TestKillStorm(t *testing.T) {
 	report := s.judged(weather)
 	kept := s.kept(begun, ended)
 	t.Logf("%d kills and one of Redis: %v; %.1f %% of the rate kept; the machine stalled for up to %v", kills, report, 100*kept, weather.longest())
-	if kept < 0.2 || kept < 0.9 && weather.calm() {
-		t.Errorf("%.1f %% of the rate kept with a backlog, want at least 90 %%", 100*kept)
+	var nominal, excused float64
+	for _, rate := range s.rates {
+		nominal += rate.Per(time.Duration(ended - begun))
+		excused += weather.cost(rate.Interval())
+	}
+	if kept < 0.9-excused/nominal {
+		t.Errorf("%.1f %% of the rate kept with a backlog, want at least 90 %%; stalls of the machine excuse %.0f slots", 100*kept, excused)
 	}
 }
 
@@ -142,8 +147,8 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 	p99 := time.Duration(late[len(late)*99/100]) * time.Microsecond
 	t.Logf("%d starts, at least %.2f %% of the rate kept, p99 %v after the slot; the machine stalled for up to %v",
 		len(h.Of(history.Start)), 100*least, p99, weather.longest())
-	if least < 0.2 || least < 0.99 && weather.calm() {
-		t.Errorf("%.2f %% of the rate kept, want at least 99 %%", 100*least)
+	if excused := weather.cost(p.Rate.Interval()); least < 0.99-excused/jobs || least > 1.0001 {
+		t.Errorf("%.2f %% of the rate kept, want at least 99 %%; stalls of the machine excuse %.0f of %d slots", 100*least, excused, jobs)
 	}
 }
 
@@ -151,7 +156,7 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 // first waits an interval, counted from the start of Redis.
 func TestManyRatesAtOnce(t *testing.T) {
 	t.Parallel()
-	const span = 6 * time.Second
+	const span = 4 * time.Second
 	r := newRig(t)
 	s := newSeededStorm(r)
 	for i, rate := range []buckets.Rate{
@@ -175,8 +180,8 @@ func TestManyRatesAtOnce(t *testing.T) {
 		if starts := h.Of(history.Start).Tenant(tenant); len(starts) > 1 {
 			kept := keptBySlots(starts, history.Rule{Rate: rate})
 			t.Logf("%v: %d starts, %.2f %% of the rate kept", rate, len(starts), 100*kept)
-			if kept > 1.0001 || kept < 0.2 || kept < 0.99 && weather.calm() {
-				t.Errorf("%v: %.2f %% of the rate kept, want at least 99 %%", rate, 100*kept)
+			if excused := weather.cost(rate.Interval()); kept > 1.0001 || kept < 0.99-excused/float64(len(starts)) {
+				t.Errorf("%v: %.2f %% of the rate kept, want at least 99 %%; stalls of the machine excuse %.0f slots", rate, 100*kept, excused)
 			}
 		}
 	}
