@@ -13,19 +13,24 @@ func TestTerminatedDaemonHandsBack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	const half, more = 25, 20
-	r.tenant("a", rate(200))
+	for _, tenant := range []string{"short", "long", "rest"} {
+		r.tenant(tenant, rate(200))
+	}
 	first := r.start(role{Scheduler: true, Worker: true, Places: 2 * half, Grace: 2 * time.Second})
 	weather := watch(t)
-	r.offer("a", half, play{First: 1500 * time.Millisecond})
-	r.offer("a", half, play{First: time.Hour})
-	r.offer("a", more, play{}) // they wait for a place
-	r.starts(2 * half)
+	r.offer("short", half, play{First: 1500 * time.Millisecond})
+	r.offer("long", half, play{First: time.Hour})
+	r.await("all have started", func(h history.History) bool {
+		starts := h.Of(history.Start)
+		return len(starts.Tenant("short")) >= half && len(starts.Tenant("long")) >= half
+	})
+	r.offer("rest", more, play{}) // they wait for a place
 	first.terminate()
 	terminated := history.Now()
 	first.end()
 	h := r.history()
 	// The signal may take a moment to arrive; without a stop, all the others would have started in the grace.
-	if late := h.Since(terminated + int64(300*time.Millisecond)).Of(history.Start); len(late) > 0 {
+	if late := h.Since(terminated + int64(300*time.Millisecond+2*weather.longest())).Of(history.Start); len(late) > 0 {
 		t.Errorf("%d starts long after SIGTERM, want none", len(late))
 	}
 	back := 0
@@ -41,7 +46,9 @@ func TestTerminatedDaemonHandsBack(t *testing.T) {
 	r.startBoth(1)
 	h = r.drained()
 	weather.refuse(t, len(h.Of(history.Start)), history.Starts(h, perSecond(200)), history.Accounts(h))
-	r.charged(h, "a", 1)
+	for _, tenant := range []string{"short", "long", "rest"} {
+		r.charged(h, tenant, 1)
+	}
 	if n := len(h.Of(history.Start)); n != 2*half+more+back {
 		t.Errorf("%d starts, want %d", n, 2*half+more+back)
 	}
