@@ -71,9 +71,9 @@ func Recovered(h History) History {
 	return out
 }
 
-// Bound finds instants at which more than most jobs of one tenant had been accepted and not started: its depth, and as many as
+// Level finds instants at which more than most jobs of one tenant had been accepted and not started: its depth, and as many as
 // there are places, for those that have left their bucket and have not begun. A job whose producer has not heard yet does not count.
-func Bound(h History, tenant string, most int) []Violation {
+func Level(h History, tenant string, most int) []Violation {
 	var out []Violation
 	known, waiting := map[job]bool{}, map[job]bool{}
 	for _, e := range h {

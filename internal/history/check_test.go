@@ -355,7 +355,7 @@ func inFlight(most int) func(History) []Violation {
 }
 
 func bound(most int) func(History) []Violation {
-	return func(h History) []Violation { return Bound(h, "a", most) }
+	return func(h History) []Violation { return Level(h, "a", most) }
 }
 
 // TestRatesThatChange gives starts rules of their own: what both neighbours' rules forbid is found, and nothing else.

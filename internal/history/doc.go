@@ -6,7 +6,7 @@
 // which all its processes share and which nobody can step.
 //
 // Read returns a History, and each check (Spacing, Windows, Slots, OnTime, Attempts, Ends, OneOwner, Duplicated, Order, Lost,
-// Unexpected, Unanswered, Bound, InFlight) returns the violations that it finds in one; Judge makes those that hold whatever was
+// Unexpected, Unanswered, Level, Bound, InFlight) returns the violations that it finds in one; Judge makes those that hold whatever was
 // broken, over a file of hours. They judge what was seen, not what was meant: they know
 // nothing of how jobs are scheduled. A check that cannot fail is no check, so each is tested with histories that it must reject.
 package history

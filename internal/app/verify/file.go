@@ -96,7 +96,7 @@ func (v *Verdict) fileJobs(h history.History, o FileOptions) {
 	for _, e := range accepts {
 		if !names[e.Tenant] {
 			names[e.Tenant] = true
-			found = append(found, history.Bound(h, e.Tenant, o.Bound))
+			found = append(found, history.Level(h, e.Tenant, o.Bound))
 		}
 	}
 	v.judge("bound", count(len(accepts), "accepted job"), found...)
