@@ -55,7 +55,9 @@ func BenchmarkScripts(b *testing.B) {
 			w.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
 			offerN(w, 2*n)
 			return grants(w, tickets(w, n))
-		}, func(w *world, g any) { w.finish(g.(*Grant), Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)}) }},
+		}, func(w *world, g any) {
+			w.finish(g.(*Grant), Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)})
+		}},
 		{"beat/20 jobs", 500, func(w *world, n int) []any {
 			offerN(w, 20)
 			g := grants(w, tickets(w, 20))
