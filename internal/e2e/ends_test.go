@@ -43,10 +43,10 @@ func TestSameIDIsOneJob(t *testing.T) {
 	r.offerOne(shaper.Spec{Tenant: "a", ID: "same"}, play{})
 	again("while it waits")
 	r.startBoth(2)
-	h := r.drained()
+	r.drained()
 	again("when it is done")
 	r.offer("a", 3, play{})
-	h = r.drained()
+	h := r.drained()
 	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 4 {
 		t.Errorf("%d starts, want 4", n)

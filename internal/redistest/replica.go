@@ -27,7 +27,7 @@ func StartReplica(t testing.TB, of *Server, from string, opts ...Option) *Server
 // Promote makes a replica a primary, as an operator does by hand.
 func (s *Server) Promote() {
 	s.t.Helper()
-	if err := s.Client().SlaveOf(s.t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := s.Client().ReplicaOf(s.t.Context(), "NO", "ONE").Err(); err != nil {
 		s.t.Fatalf("redistest: promote %s: %v", s.Addr(), err)
 	}
 }
