@@ -38,22 +38,31 @@ func TestOnACluster(t *testing.T) {
 	if os.Getenv(storeVar) != "" {
 		t.Skip("this is the run on the cluster")
 	}
-	t.Parallel()
+	// Not in parallel with others: what runs there has the same claims on the machine as here.
 	// No failover, however slow the machine: what one loses is another test's subject.
 	cluster := redistest.StartCluster(t, redistest.Args("--cluster-node-timeout", "15000"))
 	args := []string{"-test.v", "-test.timeout=9m"}
 	if all := os.Getenv(suiteVar) == "cluster"; !all {
 		args = append(args, "-test.run="+anyOf(onACluster))
 	}
-	run := exec.Command(os.Args[0], args...)
-	run.Env = append(os.Environ(), storeVar+"="+cluster.URL())
 	var out bytes.Buffer
-	run.Stdout, run.Stderr = &out, &out
-	err := run.Run()
-	passed := strings.Count(out.String(), "\n--- PASS: ")
-	if err != nil {
-		t.Fatalf("%v; %s", err, tail(out.Bytes(), 32<<10))
+	for again := false; ; again = true {
+		weather := watch(t)
+		run := exec.Command(os.Args[0], args...)
+		run.Env = append(os.Environ(), storeVar+"="+cluster.URL())
+		out.Reset()
+		run.Stdout, run.Stderr = &out, &out
+		err := run.Run()
+		if err == nil {
+			break
+		}
+		// Promises about time hold where the machine lets processes run. Where it did not, once more; twice is a fault.
+		if again || weather.calm() {
+			t.Fatalf("%v; %s", err, tail(out.Bytes(), 32<<10))
+		}
+		t.Logf("once more, since the machine stalled for up to %v: %v", weather.longest(), err)
 	}
+	passed := strings.Count(out.String(), "\n--- PASS: ")
 	for line := range strings.Lines(out.String()) {
 		if strings.Contains(line, "--- SKIP") {
 			t.Log("not on a cluster: ", strings.TrimSpace(line))
