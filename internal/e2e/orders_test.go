@@ -99,21 +99,21 @@ func TestManyDeadAtOnce(t *testing.T) {
 	for range jobs {
 		forger.put(ticket, asynq.ProcessIn(time.Hour))
 	}
-	archived, err := forger.inspector.ArchiveAllScheduledTasks(ticketQueue)
+	archived, err := forger.inspector.ArchiveAllScheduledTasks(forger.queue)
 	r.must(err)
-	tasks, err := forger.inspector.ListArchivedTasks(ticketQueue, asynq.PageSize(50))
+	tasks, err := forger.inspector.ListArchivedTasks(forger.queue, asynq.PageSize(50))
 	r.must(err)
 	for _, task := range tasks {
-		r.must(forger.inspector.RunTask(ticketQueue, task.ID))
+		r.must(forger.inspector.RunTask(forger.queue, task.ID))
 	}
-	ran, err := forger.inspector.RunAllArchivedTasks(ticketQueue)
+	ran, err := forger.inspector.RunAllArchivedTasks(forger.queue)
 	r.must(err)
 	if archived != jobs || ran != jobs-len(tasks) {
 		t.Errorf("%d tickets archived, %d run together; want %d and %d", archived, ran, jobs, jobs-len(tasks))
 	}
 	r.drained()
 	r.eventually("asynq has no ticket", func() bool {
-		info, err := forger.inspector.GetQueueInfo(ticketQueue)
+		info, err := forger.inspector.GetQueueInfo(forger.queue)
 		return err == nil && info.Pending+info.Active == 0
 	})
 	h := r.drained()

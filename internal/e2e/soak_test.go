@@ -207,7 +207,7 @@ func (l *sampler) sample(r *rig) {
 func leftovers(r *rig) (out []string) {
 	r.t.Helper()
 	ctx := context.Background()
-	ours := "shaper:{" + downstream + "}:"
+	ours := "shaper:{" + r.name + "}:"
 	var tasks, known int64
 	for _, key := range r.lasting() {
 		rest, isOurs := strings.CutPrefix(key, ours)
@@ -223,7 +223,7 @@ func leftovers(r *rig) (out []string) {
 			if n != dead {
 				out = append(out, fmt.Sprintf("%s holds %d jobs, and %d are dead", key, n, dead))
 			}
-		case strings.HasPrefix(key, "asynq:{"+ticketQueue+"}:t:"):
+		case strings.HasPrefix(key, "asynq:{shaper-"+r.name+"}:t:"):
 			tasks++
 		case strings.HasPrefix(key, "asynq:"):
 		default:
@@ -231,8 +231,8 @@ func leftovers(r *rig) (out []string) {
 		}
 	}
 	pipe := r.rdb.Pipeline()
-	pending, active := pipe.LLen(ctx, "asynq:{"+ticketQueue+"}:pending"), pipe.LLen(ctx, "asynq:{"+ticketQueue+"}:active")
-	retry, archived := pipe.ZCard(ctx, "asynq:{"+ticketQueue+"}:retry"), pipe.ZCard(ctx, "asynq:{"+ticketQueue+"}:archived")
+	pending, active := pipe.LLen(ctx, "asynq:{shaper-"+r.name+"}:pending"), pipe.LLen(ctx, "asynq:{shaper-"+r.name+"}:active")
+	retry, archived := pipe.ZCard(ctx, "asynq:{shaper-"+r.name+"}:retry"), pipe.ZCard(ctx, "asynq:{shaper-"+r.name+"}:archived")
 	_, err := pipe.Exec(ctx)
 	r.must(err)
 	if known = pending.Val() + active.Val() + retry.Val() + archived.Val(); tasks != known {

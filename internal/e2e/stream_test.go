@@ -54,7 +54,7 @@ func (r role) pour(ctx context.Context) error {
 		return err
 	}
 	defer rec.Close()
-	client, err := shaper.NewClient(rdb, downstream, shaper.ClientOptions{})
+	client, err := shaper.NewClient(rdb, r.Downstream, shaper.ClientOptions{})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 // verified judges the rig's departure log.
 func (r *rig) verified() verify.Verdict {
 	r.t.Helper()
-	v, err := verify.Log(context.Background(), downstream, r.admin, verify.Options{})
+	v, err := verify.Log(context.Background(), r.name, r.admin, verify.Options{})
 	r.must(err)
 	return v
 }
@@ -75,7 +75,7 @@ func TestVerify(t *testing.T) {
 		var ids []string
 		for _, e := range forged.entries {
 			e = strings.Replace(e, "%d1", fmt.Sprint(slot+39_999), 1)
-			id, err := r.rdb.XAdd(context.Background(), &redis.XAddArgs{Stream: "shaper:{" + downstream + "}:log",
+			id, err := r.rdb.XAdd(context.Background(), &redis.XAddArgs{Stream: "shaper:{" + r.name + "}:log",
 				Values: []string{"e", strings.Replace(e, "%d", fmt.Sprint(slot), 1)}}).Result()
 			r.must(err)
 			ids = append(ids, id)
@@ -91,7 +91,7 @@ func TestVerify(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", forged.name, want, &b)
 			}
 		}
-		r.must(r.rdb.XDel(context.Background(), "shaper:{"+downstream+"}:log", ids...).Err())
+		r.must(r.rdb.XDel(context.Background(), "shaper:{"+r.name+"}:log", ids...).Err())
 	}
 	if v := r.verified(); !v.Held() {
 		t.Errorf("not held without the forgeries: %s", v.Line())
