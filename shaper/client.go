@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/coalesce"
+	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
 // Client offers jobs to the tenants of one downstream. It needs no scheduler or worker in its process.
@@ -283,11 +284,15 @@ func (c *Client) sendPlain(ctx context.Context, calls []*offerCall) {
 		for _, k := range calls {
 			k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), c.q.args(k.args...)...)
 		}
+		crashpoint.Hit("pipeline.before")
 		_, _ = pipe.Exec(ctx) // each command has its own error
+		crashpoint.Hit("pipeline.after")
 	}
 	for _, k := range calls {
 		if k.cmd == nil || redis.HasErrorPrefix(k.cmd.Err(), "NOSCRIPT") { // alone, or a restarted Redis: Run loads the script again
+			crashpoint.Hit(enqueueScript.before)
 			k.cmd = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), c.q.args(k.args...)...)
+			crashpoint.Hit(enqueueScript.after)
 		}
 	}
 }

@@ -9,14 +9,35 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// script assembles a script from the files that it stands on and its own. The text is constant:
+// luaScript is a script of the queue.
+type luaScript struct {
+	*redis.Script
+	name          string // of its own file
+	before, after string // its crash points
+}
+
+// luaScripts are all of them.
+var luaScripts []*luaScript
+
+// ScriptHashes returns the SHA-1 of each script by its name, as MONITOR and SLOWLOG show it in EVALSHA: gate, finish and so on, the
+// files of shaper/lua.
+func ScriptHashes() map[string]string {
+	out := map[string]string{}
+	for _, s := range luaScripts {
+		out[s.name] = s.Hash()
+	}
+	return out
+}
+
+// script assembles a script from the files that it stands on and its own, which comes last. The text is constant:
 // names and values reach a script through KEYS and ARGV only.
-func script(files ...string) *redis.Script {
+func script(files ...string) *luaScript {
 	var src []byte
 	for _, f := range files {
 		if f == "algorithms" { // of the admission checks
@@ -29,7 +50,10 @@ func script(files ...string) *redis.Script {
 		}
 		src = append(src, sabotaged(f, b)...)
 	}
-	return redis.NewScript(string(src))
+	name := files[len(files)-1]
+	s := &luaScript{redis.NewScript(string(src)), name, name + ".before", name + ".after"}
+	luaScripts = append(luaScripts, s)
+	return s
 }
 
 var (
@@ -83,8 +107,10 @@ func (q queue) args(args ...any) []any {
 }
 
 // run calls a script. Every one of them may be repeated, so go-redis may do so when a reply is lost.
-func (q queue) run(ctx context.Context, s *redis.Script, doing string, args ...any) (any, error) {
+func (q queue) run(ctx context.Context, s *luaScript, doing string, args ...any) (any, error) {
+	crashpoint.Hit(s.before)
 	reply, err := s.Run(ctx, q.rdb, q.keys(), q.args(args...)...).Result()
+	crashpoint.Hit(s.after)
 	if err != nil {
 		return nil, storeErr(doing, err)
 	}

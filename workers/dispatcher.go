@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -76,7 +77,9 @@ func (d *Dispatcher) Dispatch(ctx context.Context, tickets []shaper.Ticket) erro
 func (d *Dispatcher) dispatch(ctx context.Context, t shaper.Ticket) error {
 	id := fmt.Sprintf("%s:%s:%s:%d", d.downstream, t.Tenant, t.ID, t.Release)
 	opts := append(d.options[:len(d.options):len(d.options)], asynq.TaskID(id))
+	crashpoint.Hit("ticket.before")
 	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(t.String())), opts...)
+	crashpoint.Hit("ticket.after")
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict: our own, and its reply was lost
 		return fmt.Errorf("put ticket %s into asynq: %w", id, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
 // asynq polls its queues. Polled each 5 ms, as starts on time ask for, an idle daemon would cost 170 commands a second
@@ -80,22 +82,33 @@ func (b *doorbell) wait() {
 type heldClient struct {
 	redis.UniversalClient
 	pending string
+	active  string
 	bell    *doorbell
 }
 
 func newHeldClient(rdb redis.UniversalClient, queue string, bell *doorbell) *heldClient {
-	return &heldClient{rdb, "asynq:{" + queue + "}:pending", bell}
+	return &heldClient{rdb, "asynq:{" + queue + "}:pending", "asynq:{" + queue + "}:active", bell}
 }
 
 // EvalSha implements redis.Scripter.
 func (c *heldClient) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	if len(keys) == 4 && keys[0] == c.pending && strings.HasSuffix(keys[1], ":paused") {
 		c.bell.wait()
+		crashpoint.Hit("dequeue.before")
 		cmd := c.UniversalClient.EvalSha(ctx, sha, keys, args...)
 		if cmd.Err() == nil {
+			crashpoint.Hit("dequeue.after")
 			c.bell.ring() // there was one, there may be more
 		}
 		return cmd
 	}
-	return c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	done := len(keys) == 5 && keys[0] == c.active // asynq is about to hear that a ticket was used
+	if done {
+		crashpoint.Hit("done.before")
+	}
+	cmd := c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	if done && cmd.Err() == nil {
+		crashpoint.Hit("done.after")
+	}
+	return cmd
 }

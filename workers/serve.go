@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/precise"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -269,8 +270,11 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 			return
 		}
 		how = hasStarted
+		crashpoint.Hit("handler.before")
+		err := p.handler.ProcessTask(ctx, task)
+		crashpoint.Hit("handler.after")
 		// outcome belongs in here: what an error's methods do is the handler's doing too, and those of a nil *MyError panic.
-		f = outcome(ctx, g, p.handler.ProcessTask(ctx, task))
+		f = outcome(ctx, g, err)
 	}()
 	<-ended
 	if how == hasStarted {

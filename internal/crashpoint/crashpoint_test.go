@@ -1,0 +1,18 @@
+//go:build !crashpoints
+
+package crashpoint
+
+import "testing"
+
+// TestNothingHappensWithoutTheTag: a product that meets the variable goes on.
+func TestNothingHappensWithoutTheTag(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range Points() {
+		if seen[p] || !known(p) {
+			t.Errorf("point %s is there twice, or not known", p)
+		}
+		seen[p] = true
+		t.Setenv(Env, p+":1")
+		Hit(p)
+	}
+}
