@@ -242,6 +242,21 @@ func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Durat
 	return out, nil
 }
 
+// Look returns the downstream's policy as it applies, defaults filled in, and whether Redis knows a pool. One that beat within the
+// last minute, and did not leave, is unknown only where Redis has lost what it had.
+func (g *Gate) Look(ctx context.Context, pool string) (policy DownstreamPolicy, known bool, err error) {
+	var ds *redis.MapStringStringCmd
+	var has *redis.BoolCmd
+	_, err = g.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		ds, has = p.HGetAll(ctx, g.q.downstreamKey()), p.HExists(ctx, g.q.poolsKey(), pool)
+		return nil
+	})
+	if err != nil {
+		return DownstreamPolicy{}, false, storeErr("read downstream", err)
+	}
+	return readDownstream(ds.Val()).WithDefaults(), has.Val(), nil
+}
+
 // Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.
 func (g *Gate) Leave(ctx context.Context, pool string) error {
 	if err := g.q.rdb.HDel(ctx, g.q.poolsKey(), pool).Err(); err != nil {

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,33 +20,29 @@ const beatAgain = beatEvery / 8
 // beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
 type beater struct {
 	pool  *Pool
-	admin *shaper.Admin
 	quit  chan struct{}
 	done  sync.WaitGroup
+	lost  bool         // Redis had lost the pool, and Forgotten has not returned nil since; of the goroutine
 	every atomic.Int64 // ns from beat to beat
 	n     atomic.Int64 // places to report
 }
 
-func newBeater(p *Pool) (*beater, error) {
-	admin, err := shaper.NewAdmin(p.rdb, p.downstream)
-	if err != nil {
-		return nil, err
-	}
-	b := &beater{pool: p, admin: admin, quit: make(chan struct{})}
+func newBeater(p *Pool) *beater {
+	b := &beater{pool: p, quit: make(chan struct{})}
 	b.every.Store(int64(beatEvery))
 	b.n.Store(int64(p.cfg.Concurrency))
-	return b, nil
+	return b
 }
 
 func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
 
-// follow beats three times a lease, as long as a lease is now.
-func (b *beater) follow(ctx context.Context) error {
-	policy, err := b.admin.Downstream(ctx)
+// follow beats three times a lease, as long as a lease is now. known tells whether Redis knows the pool.
+func (b *beater) follow(ctx context.Context) (known bool, err error) {
+	policy, known, err := b.pool.gate.Look(ctx, b.pool.id)
 	if err == nil {
 		b.every.Store(int64(min(beatEvery, policy.Lease/3)))
 	}
-	return err
+	return known, err
 }
 
 // places changes how many places are reported, and reports it.
@@ -63,6 +60,7 @@ func (b *beater) start() {
 	go func() {
 		defer b.done.Done()
 		failing := false
+		heard := time.Now() // the last beat that Redis answered; start follows one
 		for {
 			pause := b.pause()
 			if failing {
@@ -76,11 +74,17 @@ func (b *beater) start() {
 			case <-t.C:
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*b.pause())
-			err := b.follow(ctx)
+			known, err := b.follow(ctx)
+			if err == nil && (b.lost || !known && time.Since(heard) < remembers) {
+				err = b.recover(ctx)
+			}
 			if err == nil {
 				err = b.once(ctx, int(b.n.Load()))
 			}
 			cancel()
+			if err == nil {
+				heard = time.Now()
+			}
 			if err != nil && !failing {
 				b.pool.log.Error("leases could not be extended, trying again", "err", err)
 			}
@@ -92,6 +96,27 @@ func (b *beater) start() {
 func (b *beater) stop() {
 	close(b.quit)
 	b.done.Wait()
+}
+
+// remembers is for how long Redis surely knows a pool that it has heard of, unless it loses its data; it forgets one in silence only
+// after a minute, see lua/pick.lua.
+const remembers = 30 * time.Second
+
+// recover makes known that Redis has lost what it had, as this pool's missing entry shows, and has the policies set again. That comes
+// before the next beat: until then no job is released to this pool.
+func (b *beater) recover(ctx context.Context) error {
+	if !b.lost {
+		b.lost = true
+		b.pool.cfg.Metrics.forgot()
+		b.pool.log.Error("Redis has lost its data: jobs that waited are gone, and policies that were set by hand", "running", len(b.pool.own()))
+	}
+	if b.pool.cfg.Forgotten != nil {
+		if err := b.pool.cfg.Forgotten(ctx); err != nil {
+			return fmt.Errorf("set policies again: %w", err)
+		}
+	}
+	b.lost = false
+	return nil
 }
 
 // once beats once. A job whose lease is lost may be running elsewhere by now, so its context ends. A beat that fails ends

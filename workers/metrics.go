@@ -15,6 +15,8 @@ type Metrics struct {
 	missed    prometheus.Counter
 	refused   *prometheus.CounterVec
 	leasesOut prometheus.Counter
+	late      prometheus.Counter
+	forgotten prometheus.Counter
 }
 
 // NewMetrics makes the metrics of a downstream's pool and registers them.
@@ -37,8 +39,12 @@ func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) 
 			Help: "Tickets that the gate turned away, by reason."}, []string{"reason"}),
 		leasesOut: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_lost_leases_total", ConstLabels: labels,
 			Help: "Leases that this process lost while a handler ran."}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_too_late_total", ConstLabels: labels,
+			Help: "Jobs that went back unstarted because one slot after the other was missed: calls to Redis take longer than the tolerance."}),
+		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_store_forgot_total", ConstLabels: labels,
+			Help: "How often Redis had lost this pool's entry, and with it the jobs that waited: FLUSHALL, or a restart without its file."}),
 	}
-	for _, c := range []prometheus.Collector{m.lateness, m.rtt, m.duration, m.ends, m.missed, m.refused, m.leasesOut} {
+	for _, c := range []prometheus.Collector{m.lateness, m.rtt, m.duration, m.ends, m.missed, m.refused, m.leasesOut, m.late, m.forgotten} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -85,5 +91,17 @@ func (m *Metrics) refusedTicket(reason string) {
 func (m *Metrics) leaseLost() {
 	if m != nil {
 		m.leasesOut.Inc()
+	}
+}
+
+func (m *Metrics) tooLate() {
+	if m != nil {
+		m.late.Inc()
+	}
+}
+
+func (m *Metrics) forgot() {
+	if m != nil {
+		m.forgotten.Inc()
 	}
 }

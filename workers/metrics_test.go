@@ -73,4 +73,6 @@ func TestNilMetricsMeasureNothing(t *testing.T) {
 	m.missedSlot()
 	m.refusedTicket("gone")
 	m.leaseLost()
+	m.tooLate()
+	m.forgot()
 }

@@ -26,6 +26,10 @@ type Config struct {
 	ChainFor    time.Duration // how long a worker goes on taking jobs without a ticket each; default 10s, negative = not at all
 	Logger      *slog.Logger  // default slog.Default()
 	Metrics     *Metrics      // default: none
+
+	// Forgotten is called when Redis has lost all that it had (FLUSHALL, or a restart without its file), before the pool reports
+	// itself there again: until it returns nil the pool is given no job. Whoever set policies sets them again. Default: nothing.
+	Forgotten func(context.Context) error
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -61,6 +65,7 @@ type Pool struct {
 	log        *slog.Logger
 	bell       *doorbell
 	clock      redisClock
+	tooLate    seldom        // jobs that went back since their slots were missed
 	places     chan struct{} // holds one for each ticket that is being served
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
@@ -126,11 +131,9 @@ func (p *Pool) Start(ctx context.Context) error {
 	if p.started || p.stopped {
 		return errors.New("pool was started or stopped before")
 	}
-	beats, err := newBeater(p)
+	beats := newBeater(p)
+	_, err := beats.follow(ctx)
 	if err != nil {
-		return err
-	}
-	if err := beats.follow(ctx); err != nil {
 		return fmt.Errorf("start pool: %w", err)
 	}
 	p.beats = beats

@@ -177,7 +177,11 @@ func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 		}
 		p.cfg.Metrics.missedSlot()
 		if missed == maxMissed {
-			p.log.Warn("tolerance too small for this Redis: job goes back", "missed", missed, "late", late, "tolerance", s.grant.Tolerance)
+			p.cfg.Metrics.tooLate()
+			if jobs, ok := p.tooLate.note(time.Now()); ok { // each job comes here again and again while it lasts
+				p.log.Warn("tolerance too small for this Redis: job goes back",
+					"missed", missed+1, "late", late, "tolerance", s.grant.Tolerance, "jobs", jobs)
+			}
 			p.finish(s, shaper.Finish{Ending: shaper.EndBack, Began: shaper.NeverBegan})
 			return f, false
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
@@ -271,4 +272,45 @@ func TestRolesRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v, %v", list, r, err)
 		}
 	}
+}
+
+// What the configuration says holds again, before anything starts, after Redis has lost all that it had.
+func TestPoliciesOutliveTheStore(t *testing.T) {
+	server := redistest.Start(t)
+	slots := make(chan time.Time, 10)
+	cfg := config(func(ctx context.Context, _ *asynq.Task) error {
+		job, _ := workers.JobFrom(ctx)
+		slots <- job.Slot
+		return nil
+	})
+	cfg.Redis = server.URL()
+	// Another rate than where nothing is set, and a tolerance for machines that are busy.
+	cfg.Downstreams[0].Policy = shaper.DownstreamPolicy{Tolerance: time.Second, Defaults: shaper.Policy{Rate: buckets.PerSecond(5)}}
+	d := begin(t, cfg)
+	d.until("/readyz", 200)
+	if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 4
+	for range jobs {
+		if status, text := d.ask("POST", jobsPath, `{"type":"x"}`); status != 202 {
+			t.Fatalf("offer: %d %s", status, text)
+		}
+	}
+	var last time.Time
+	for n := range jobs {
+		select {
+		case slot := <-slots:
+			if gap := slot.Sub(last); gap < 200*time.Millisecond {
+				t.Errorf("slot %d came %v after the one before, want at least 200ms", n, gap)
+			}
+			last = slot
+		case <-time.After(patience):
+			t.Fatalf("%d jobs ran, want %d", n, jobs)
+		}
+	}
+	if _, text := d.ask("GET", "/metrics", ""); !strings.Contains(text, `shaper_store_forgot_total{downstream="d"} 1`) {
+		t.Error("the metrics do not tell that Redis forgot")
+	}
+	d.end()
 }

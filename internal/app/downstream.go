@@ -66,6 +66,7 @@ func (d *daemon) startPool(ctx context.Context, ds Downstream) (*workers.Pool, e
 	}
 	pool, err := workers.New(d.store.Client, ds.Name, ds.Handler, workers.Config{
 		Concurrency: ds.Concurrency, Grace: d.cfg.Grace, Logger: d.log, Metrics: metrics,
+		Forgotten: func(ctx context.Context) error { return d.applyPolicies(ctx, ds) },
 	})
 	if err != nil {
 		return nil, err
