@@ -41,8 +41,16 @@ type role struct {
 
 	Lean bool // a handler takes its job's attempt for the number of its start, see count; for histories of hours
 
-	Offer  *offering // a producer's work; the process ends after it
-	Stream *stream   // the same; it ends on SIGTERM
+	Offer   *offering // a producer's work; the process ends after it
+	Stream  *stream   // the same; it ends on SIGTERM
+	Operate string    // an operator's: a call of operations, three times; the process ends after it
+
+	// Of a process: what runs it instead of this binary, and where that crashes, POINT:N.
+	program, crash string
+	// Of a daemon in the test's own process.
+	metrics   *workers.Metrics
+	forgotten func(context.Context) error
+	log       *slog.Logger
 }
 
 // play is a job's payload: how its handler behaves.
@@ -178,7 +186,7 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 			return nil, err
 		}
 		d.pool, err = workers.New(d.rdb, r.Downstream, handler, workers.Config{
-			Concurrency: r.Places, Grace: r.Grace, KillGrace: time.Second, Logger: log,
+			Concurrency: r.Places, Grace: r.Grace, KillGrace: time.Second, Logger: log, Metrics: r.metrics, Forgotten: r.forgotten,
 		})
 		if err != nil {
 			return nil, err
@@ -268,6 +276,9 @@ func enact(text string) error {
 	}
 	if r.Offer != nil {
 		return r.produce(context.Background())
+	}
+	if r.Operate != "" {
+		return r.operate(context.Background())
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/history"
 )
 
@@ -42,23 +44,7 @@ func (r *rig) startAll(roles ...role) []*process {
 	r.t.Helper()
 	var all []*process
 	for _, role := range roles {
-		role.Redis, role.Downstream, role.History = r.url, r.name, r.path
-		text, err := json.Marshal(role)
-		r.must(err)
-		p := &process{rig: r, role: role, cmd: exec.Command(os.Args[0])}
-		p.cmd.Env = append(os.Environ(), processVar+"="+string(text))
-		stderr, err := os.CreateTemp(r.t.TempDir(), "stderr")
-		r.must(err)
-		p.stderr, p.cmd.Stderr = stderr.Name(), stderr
-		p.stdin, err = p.cmd.StdinPipe()
-		r.must(err)
-		stdout, err := p.cmd.StdoutPipe()
-		r.must(err)
-		r.must(p.cmd.Start())
-		stderr.Close()
-		r.t.Cleanup(p.cleanup)
-		p.stdout = bufio.NewReader(stdout)
-		all = append(all, p)
+		all = append(all, r.launch(role))
 	}
 	for _, p := range all {
 		if line, err := p.stdout.ReadString('\n'); line != "ready\n" {
@@ -66,6 +52,28 @@ func (r *rig) startAll(roles ...role) []*process {
 		}
 	}
 	return all
+}
+
+// launch starts a process, which may never be ready.
+func (r *rig) launch(role role) *process {
+	r.t.Helper()
+	role.Redis, role.Downstream, role.History = cmp.Or(role.Redis, r.url), r.name, r.path
+	text, err := json.Marshal(role)
+	r.must(err)
+	p := &process{rig: r, role: role, cmd: exec.Command(cmp.Or(role.program, os.Args[0]))}
+	p.cmd.Env = append(os.Environ(), processVar+"="+string(text), crashpoint.Env+"="+role.crash)
+	stderr, err := os.CreateTemp(r.t.TempDir(), "stderr")
+	r.must(err)
+	p.stderr, p.cmd.Stderr = stderr.Name(), stderr
+	p.stdin, err = p.cmd.StdinPipe()
+	r.must(err)
+	stdout, err := p.cmd.StdoutPipe()
+	r.must(err)
+	r.must(p.cmd.Start())
+	stderr.Close()
+	r.t.Cleanup(p.cleanup)
+	p.stdout = bufio.NewReader(stdout)
+	return p
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,8 @@ type rig struct {
 	rec    *history.Recorder
 	path   string // of the history
 	reader history.Reader
+
+	weather *stalls // see patiently
 }
 
 // newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see storeVar.
@@ -100,8 +103,8 @@ func (r *rig) downstream(p shaper.DownstreamPolicy) {
 // daemon runs a daemon in the test's own process until the test ends.
 func (r *rig) daemon(role role) {
 	r.t.Helper()
-	role.Redis, role.Downstream, role.History = r.url, r.name, r.path
-	d, err := startDaemon(context.Background(), role, slog.New(slog.NewTextHandler(r.t.Output(), nil)))
+	role.Redis, role.Downstream, role.History = cmp.Or(role.Redis, r.url), r.name, r.path
+	d, err := startDaemon(context.Background(), role, cmp.Or(role.log, slog.New(slog.NewTextHandler(r.t.Output(), nil))))
 	r.must(err)
 	r.t.Cleanup(d.stop)
 }

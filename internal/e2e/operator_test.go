@@ -1,0 +1,228 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/shaper"
+)
+
+// operator is whoever calls a downstream from outside: a producer, or an operator at the command line.
+type operator struct {
+	rdb    redis.UniversalClient
+	client *shaper.Client
+	admin  *shaper.Admin
+	gate   *shaper.Gate
+	rec    *history.Recorder
+}
+
+// newOperator returns an operator of a downstream; its owner closes it.
+func newOperator(url, downstream, path string) (o *operator, err error) {
+	o = &operator{}
+	if o.rdb, err = redisurl.Open(url, redisurl.Options{}); err != nil {
+		return nil, err
+	}
+	var errs [4]error
+	o.client, errs[0] = shaper.NewClient(o.rdb, downstream, shaper.ClientOptions{})
+	o.admin, errs[1] = shaper.NewAdmin(o.rdb, downstream)
+	o.gate, errs[2] = shaper.NewGate(o.rdb, downstream)
+	o.rec, errs[3] = history.Open(path)
+	return o, errors.Join(errs[:]...)
+}
+
+func (o *operator) close() {
+	o.rec.Close()
+	o.rdb.Close()
+}
+
+// operate is an operator's process.
+func (r role) operate(ctx context.Context) error {
+	o, err := newOperator(r.Redis, r.Downstream, r.History)
+	if err != nil {
+		return err
+	}
+	defer o.close()
+	return o.run(ctx, r.Operate)
+}
+
+// run makes one call of operations three times.
+func (o *operator) run(ctx context.Context, call string) error {
+	for n := range 3 {
+		if err := operations[call].do(ctx, o, n); err != nil {
+			return fmt.Errorf("%s, number %d: %w", call, n, err)
+		}
+	}
+	return nil
+}
+
+// operation is a call of the downstream by people and producers.
+type operation struct {
+	do    func(ctx context.Context, o *operator, n int) error    // makes the call the nth time, from 0; may be repeated as a whole
+	check func(ctx context.Context, o *operator) (string, error) // looks whether all three took effect; what it returns is wrong
+}
+
+// operations are named by the script that they call.
+var operations = map[string]operation{
+	"enqueue": {do: func(ctx context.Context, o *operator, n int) error {
+		return o.offered(offer(ctx, o.client, o.rec, jobOf("a", n)))
+	}},
+	"pipeline": {do: func(ctx context.Context, o *operator, n int) error {
+		specs := []shaper.Spec{jobOf("a", 10+n), jobOf("b", 10+n), jobOf("a", 20+n)}
+		for _, s := range specs {
+			if err := o.rec.Record(history.Event{Kind: history.Offer, Tenant: s.Tenant, ID: s.ID}); err != nil {
+				return err
+			}
+		}
+		for i, out := range o.client.OfferMany(ctx, specs) {
+			if err := o.offered(out.Result, out.Err); err != nil {
+				return err
+			}
+			if err := o.rec.Record(answer(history.Event{Tenant: specs[i].Tenant, ID: specs[i].ID}, out.Result)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+	"cancel": {func(ctx context.Context, o *operator, n int) error {
+		s := later("c", n)
+		if err := o.offered(o.client.Offer(ctx, s)); err != nil {
+			return err
+		}
+		_, err := o.client.Cancel(ctx, s.Tenant, s.ID)
+		return err
+	}, func(ctx context.Context, o *operator) (string, error) {
+		for n := range 3 {
+			if job, err := o.client.Find(ctx, "c", later("c", n).ID); err != nil || job.State != shaper.StateCancelled {
+				return fmt.Sprintf("job %d is %s, want cancelled", n, job.State), err
+			}
+		}
+		return "", nil
+	}},
+	"dead": {func(ctx context.Context, o *operator, n int) error {
+		_, _, err := o.admin.RequeueDead(ctx, "x", jobOf("x", n).ID) // it dies again
+		return err
+	}, func(ctx context.Context, o *operator) (string, error) {
+		dead, err := o.admin.Dead(ctx, "x", 10)
+		if len(dead) != 3 {
+			return fmt.Sprintf("%d jobs are dead, want 3", len(dead)), err
+		}
+		for _, job := range dead {
+			if job.Attempt < 2 {
+				return fmt.Sprintf("job %s was never requeued", job.ID), err
+			}
+		}
+		return "", err
+	}},
+	"purge": {func(ctx context.Context, o *operator, n int) error {
+		if err := o.offered(o.client.Offer(ctx, later("p", n))); err != nil {
+			return err
+		}
+		_, err := o.admin.Purge(ctx, "p")
+		return err
+	}, func(ctx context.Context, o *operator) (string, error) {
+		t, err := o.admin.Tenant(ctx, "p")
+		return wrong(t.Level() != 0, "%d jobs wait, want none", t.Level()), err
+	}},
+	"policy": {func(ctx context.Context, o *operator, n int) error {
+		return o.admin.SetTenant(ctx, "g", rate(int64(n+1)))
+	}, func(ctx context.Context, o *operator) (string, error) {
+		t, err := o.admin.Tenant(ctx, "g")
+		return wrong(t.Effective.Rate != rate(3).Rate, "the rate is %v, want 3/s", t.Effective.Rate), err
+	}},
+	"pause": {func(ctx context.Context, o *operator, n int) error {
+		return o.admin.Pause(ctx, "a", time.Duration(n+1)*10*time.Millisecond)
+	}, nil},
+	"forget": {func(ctx context.Context, o *operator, n int) error {
+		if err := o.admin.SetTenant(ctx, "f", rate(1)); err != nil {
+			return err
+		}
+		return o.admin.Remove(ctx, "f")
+	}, func(ctx context.Context, o *operator) (string, error) {
+		t, err := o.admin.Tenant(ctx, "f")
+		return wrong(t.Known, "it still has a policy"), err
+	}},
+	"find": {func(ctx context.Context, o *operator, n int) error {
+		_, err := o.client.Find(ctx, "a", "nobody")
+		if errors.Is(err, shaper.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("%w, want %w", err, shaper.ErrNotFound)
+	}, nil},
+	"stats": {func(ctx context.Context, o *operator, _ int) error {
+		_, err := o.admin.Stats(ctx, true)
+		return err
+	}, nil},
+	"giveback": {func(ctx context.Context, o *operator, n int) error {
+		return o.gate.GiveBack(ctx, shaper.Ticket{Tenant: "a", ID: jobOf("a", n).ID, Release: 1})
+	}, nil},
+}
+
+// jobOf is a job that runs for a moment, under an id that does not change.
+func jobOf(tenant string, n int) shaper.Spec {
+	return shaper.Spec{Tenant: tenant, ID: fmt.Sprintf("%s-operator-%d", tenant, n), Type: "play", Payload: play{For: time.Millisecond}.bytes()}
+}
+
+// later is a job that is due when the test is long over.
+func later(tenant string, n int) shaper.Spec {
+	s := jobOf(tenant, n)
+	s.Delay = time.Hour
+	return s
+}
+
+// offered turns a refusal into an error.
+func (o *operator) offered(r shaper.Result, err error) error {
+	if err == nil && r.Status != shaper.Accepted {
+		err = fmt.Errorf("%+v, want accepted", r)
+	}
+	return err
+}
+
+func wrong(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// bury makes three dead jobs of tenant x.
+func (r *rig) bury() {
+	r.t.Helper()
+	r.tenant("x", shaper.Policy{MaxAttempts: 1, Rate: rate(100).Rate})
+	for n := range 3 {
+		s := jobOf("x", n)
+		s.Payload = play{Fail: 1000}.bytes()
+		r.must(r.rec.Record(history.Event{Kind: history.Offer, Tenant: s.Tenant, ID: s.ID})) // without an answer, since nobody waits for its end
+		result, err := r.client.Offer(context.Background(), s)
+		r.must(err)
+		if result.Status != shaper.Accepted {
+			r.t.Fatalf("%+v, want accepted", result)
+		}
+	}
+	r.eventually("three jobs are dead", func() bool {
+		dead, err := r.admin.Dead(context.Background(), "x", 10)
+		return err == nil && len(dead) == 3
+	})
+}
+
+// check waits until a call of operations has had its effect.
+func (r *rig) check(o *operator, call string) {
+	r.t.Helper()
+	check := operations[call].check
+	if check == nil {
+		return
+	}
+	var said string
+	var err error
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
+		if said, err = check(context.Background(), o); said == "" && err == nil {
+			return
+		}
+	}
+	r.t.Errorf("%s: %s (%v)", call, said, err)
+}
