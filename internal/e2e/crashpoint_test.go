@@ -155,7 +155,7 @@ func crashOperator(t *testing.T, program, call, point string) {
 		p := r.launch(role{Operate: call, program: program, crash: fmt.Sprintf("%s:%d", point, n)})
 		p.crashes(point)
 	}
-	o, err := newOperator(r.server.URL(), r.path)
+	o, err := newOperator(r.server.URL(), r.name, r.path)
 	r.must(err)
 	defer o.close()
 	r.must(o.run(context.Background(), call))
