@@ -57,8 +57,9 @@ func spoilt() map[string]func([]byte) bool {
 
 // TestLostReplies breaks the connection of each call of a script, and of asynq, under load: once before the request arrives,
 // once before the answer does. The call is made again, by go-redis or by us; nothing is lost by that or done twice.
+//
+// It runs by itself, as TestCrashPoints does.
 func TestLostReplies(t *testing.T) {
-	t.Parallel()
 	calls := spoilt()
 	abreast(t, 6, slices.Sorted(maps.Keys(calls)), func(t *testing.T, call string) {
 		const rounds, slowJobs, fastJobs = 2, 3, 12
