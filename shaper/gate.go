@@ -223,38 +223,39 @@ const (
 // Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their leases. A pool
 // that is not heard of for ttl counts as gone. Returns a Standing for each job.
 func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant) ([]Standing, error) {
+	out, _, err := g.beat(ctx, pool, places, ttl, own, 0)
+	return out, err
+}
+
+// BeatAgain is Beat for a pool that has beaten within the last minute, and did not leave. Such a pool is unknown only where Redis has lost
+// what it had; then known is false, and nothing was changed.
+func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant) (_ []Standing, known bool, err error) {
+	return g.beat(ctx, pool, places, ttl, own, 1)
+}
+
+func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant, again int) ([]Standing, bool, error) {
+	const unknown = Standing(-1)
 	out := make([]Standing, 0, len(own))
 	for first := true; first || len(own) > 0; first = false {
 		n := min(len(own), batch)
-		args := []any{pool, places, micros(ttl)}
+		args := []any{pool, places, micros(ttl), again}
 		for _, o := range own[:n] {
 			args = append(args, o.Tenant, o.ID, o.Token)
 		}
 		own = own[n:]
 		v, err := g.q.run(ctx, beatScript, "extend leases", args...)
 		if err != nil {
-			return out, err
+			return out, true, err
 		}
 		for r := replyOf(v); r.more(); {
-			out = append(out, Standing(r.int()))
+			s := Standing(r.int())
+			if s == unknown {
+				return nil, false, nil
+			}
+			out = append(out, s)
 		}
 	}
-	return out, nil
-}
-
-// Look returns the downstream's policy as it applies, defaults filled in, and whether Redis knows a pool. One that beat within the
-// last minute, and did not leave, is unknown only where Redis has lost what it had.
-func (g *Gate) Look(ctx context.Context, pool string) (policy DownstreamPolicy, known bool, err error) {
-	var ds *redis.MapStringStringCmd
-	var has *redis.BoolCmd
-	_, err = g.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		ds, has = p.HGetAll(ctx, g.q.downstreamKey()), p.HExists(ctx, g.q.poolsKey(), pool)
-		return nil
-	})
-	if err != nil {
-		return DownstreamPolicy{}, false, storeErr("read downstream", err)
-	}
-	return readDownstream(ds.Val()).WithDefaults(), has.Val(), nil
+	return out, true, nil
 }
 
 // Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.

@@ -219,3 +219,33 @@ func TestDeadPoolsHoldNoPlaces(t *testing.T) {
 		t.Errorf("of pools is left %v, want new", left)
 	}
 }
+
+// TestForgottenPoolIsNotMadeAnew: a pool that has beaten before learns that Redis has lost it, in the call that would bring it back.
+func TestForgottenPoolIsNotMadeAnew(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	ctx := t.Context()
+	beat := func() bool {
+		_, known, err := w.gate.BeatAgain(ctx, "again", 3, 6*time.Second, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return known
+	}
+	if beat() {
+		t.Error("known before its first beat")
+	}
+	if _, err := w.gate.Beat(ctx, "again", 3, 6*time.Second, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !beat() {
+		t.Error("not known after its first beat")
+	}
+	if err := w.rdb.FlushAll(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if beat() {
+			t.Error("known although Redis has forgotten it")
+		}
+	}
+}

@@ -20,29 +20,36 @@ const beatAgain = beatEvery / 8
 // beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
 type beater struct {
 	pool  *Pool
+	admin *shaper.Admin
 	quit  chan struct{}
 	done  sync.WaitGroup
-	lost  bool         // Redis had lost the pool, and Forgotten has not returned nil since; of the goroutine
 	every atomic.Int64 // ns from beat to beat
 	n     atomic.Int64 // places to report
+
+	heard time.Time // the last beat that Redis answered; of the goroutine
+	lost  bool      // Redis has lost the pool, and Forgotten has not returned nil since; of the goroutine
 }
 
-func newBeater(p *Pool) *beater {
-	b := &beater{pool: p, quit: make(chan struct{})}
+func newBeater(p *Pool) (*beater, error) {
+	admin, err := shaper.NewAdmin(p.rdb, p.downstream)
+	if err != nil {
+		return nil, err
+	}
+	b := &beater{pool: p, admin: admin, quit: make(chan struct{})}
 	b.every.Store(int64(beatEvery))
 	b.n.Store(int64(p.cfg.Concurrency))
-	return b
+	return b, nil
 }
 
 func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
 
-// follow beats three times a lease, as long as a lease is now. known tells whether Redis knows the pool.
-func (b *beater) follow(ctx context.Context) (known bool, err error) {
-	policy, known, err := b.pool.gate.Look(ctx, b.pool.id)
+// follow beats three times a lease, as long as a lease is now.
+func (b *beater) follow(ctx context.Context) error {
+	policy, err := b.admin.Downstream(ctx)
 	if err == nil {
 		b.every.Store(int64(min(beatEvery, policy.Lease/3)))
 	}
-	return known, err
+	return err
 }
 
 // places changes how many places are reported, and reports it.
@@ -57,10 +64,10 @@ func (b *beater) places(n int) {
 
 func (b *beater) start() {
 	b.done.Add(1)
+	b.heard = time.Now() // Start has beaten
 	go func() {
 		defer b.done.Done()
 		failing := false
-		heard := time.Now() // the last beat that Redis answered; start follows one
 		for {
 			pause := b.pause()
 			if failing {
@@ -74,17 +81,11 @@ func (b *beater) start() {
 			case <-t.C:
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*b.pause())
-			known, err := b.follow(ctx)
-			if err == nil && (b.lost || !known && time.Since(heard) < remembers) {
-				err = b.recover(ctx)
-			}
+			err := b.follow(ctx)
 			if err == nil {
-				err = b.once(ctx, int(b.n.Load()))
+				err = b.again(ctx)
 			}
 			cancel()
-			if err == nil {
-				heard = time.Now()
-			}
 			if err != nil && !failing {
 				b.pool.log.Error("leases could not be extended, trying again", "err", err)
 			}
@@ -98,25 +99,39 @@ func (b *beater) stop() {
 	b.done.Wait()
 }
 
-// remembers is for how long Redis surely knows a pool that it has heard of, unless it loses its data; it forgets one in silence only
-// after a minute, see lua/pick.lua.
+// remembers is for how long Redis surely knows a pool that it has heard of; it forgets one in silence only after a
+// minute, see lua/pick.lua.
 const remembers = 30 * time.Second
 
-// recover makes known that Redis has lost what it had, as this pool's missing entry shows, and has the policies set again. That comes
-// before the next beat: until then no job is released to this pool.
-func (b *beater) recover(ctx context.Context) error {
-	if !b.lost {
+// again beats, not for the first time. Where Redis does not know the pool although it should, it has lost all that it had. That is
+// made known, and policies are set again before the pool beats: until then no job is released to it.
+func (b *beater) again(ctx context.Context) error {
+	places := int(b.n.Load())
+	if !b.lost && time.Since(b.heard) < remembers {
+		own := b.pool.own()
+		standings, known, err := b.pool.gate.BeatAgain(ctx, b.pool.id, places, 3*b.pause(), own)
+		b.tell(own, standings)
+		if err == nil && known {
+			b.heard = time.Now()
+		}
+		if err != nil || known {
+			return err
+		}
 		b.lost = true
 		b.pool.cfg.Metrics.forgot()
-		b.pool.log.Error("Redis has lost its data: jobs that waited are gone, and policies that were set by hand", "running", len(b.pool.own()))
+		b.pool.log.Error("Redis has lost its data: jobs that waited are gone, and policies that were set by hand", "running", len(own))
 	}
-	if b.pool.cfg.Forgotten != nil {
+	if b.lost && b.pool.cfg.Forgotten != nil {
 		if err := b.pool.cfg.Forgotten(ctx); err != nil {
 			return fmt.Errorf("set policies again: %w", err)
 		}
 	}
 	b.lost = false
-	return nil
+	err := b.once(ctx, places)
+	if err == nil {
+		b.heard = time.Now()
+	}
+	return err
 }
 
 // once beats once. A job whose lease is lost may be running elsewhere by now, so its context ends. A beat that fails ends
@@ -124,6 +139,12 @@ func (b *beater) recover(ctx context.Context) error {
 func (b *beater) once(ctx context.Context, places int) error {
 	own := b.pool.own()
 	standings, err := b.pool.gate.Beat(ctx, b.pool.id, places, 3*b.pause(), own)
+	b.tell(own, standings)
+	return err
+}
+
+// tell tells starts what became of their leases.
+func (b *beater) tell(own []*shaper.Grant, standings []shaper.Standing) {
 	for i, s := range standings {
 		switch s {
 		case shaper.Lost:
@@ -132,5 +153,4 @@ func (b *beater) once(ctx context.Context, places int) error {
 			b.pool.ended(own[i].Token, shaper.ErrCancelled)
 		}
 	}
-	return err
 }

@@ -131,9 +131,11 @@ func (p *Pool) Start(ctx context.Context) error {
 	if p.started || p.stopped {
 		return errors.New("pool was started or stopped before")
 	}
-	beats := newBeater(p)
-	_, err := beats.follow(ctx)
+	beats, err := newBeater(p)
 	if err != nil {
+		return err
+	}
+	if err := beats.follow(ctx); err != nil {
 		return fmt.Errorf("start pool: %w", err)
 	}
 	p.beats = beats

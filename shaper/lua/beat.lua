@@ -2,24 +2,27 @@
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] pool  [3] places; 0 = the pool takes no more work  [4] µs until it counts as gone
--- ARGV[5…] tenant, id, token of each running job, at most BATCH
+-- ARGV[5] 1 = only if the pool is known
+-- ARGV[6…] tenant, id, token of each running job, at most BATCH
 --
 -- Returns one of these for each job: 1 lease extended, 2 extended, and the job is cancelled, 0 the lease is lost
+-- Or {-1}: the pool is not known, and nothing was changed
 --
 -- Cost: O(jobs · log running).
 
 allow_oom()
 local now, pool = clock(), ARGV[2]
+local before = call('HGET', K_POOLS, pool)
+if ARGV[5] == '1' and not before then return { -1 } end
 local lease = tonumber(call('HGET', K_DS, 'lease') or 15000000)
 local reply = {}
-for i = 5, #ARGV, 3 do
+for i = 6, #ARGV, 3 do
   local T, id = ARGV[i], ARGV[i + 1]
   local j = state(T, id)
   local mine = j and (j.st == 'r' or j.st == 'c') and j.tok == ARGV[i + 2]
   if mine then call('ZADD', K_RUN, int(math.max(now, j.slot) + lease), T .. ' ' .. id) end
   reply[#reply + 1] = mine and (j.st == 'c' and 2 or 1) or 0
 end
-local before = call('HGET', K_POOLS, pool)
 local places, deadline = string.match(before or '', '^(%d+) (%d+)$')
 if tonumber(deadline or 0) < now then places = 0 end -- it counted as gone
 call('HSET', K_POOLS, pool, ARGV[3] .. ' ' .. int(now + ARGV[4]))
