@@ -37,15 +37,16 @@ func (r *rig) sprung(what string, trap *faultproxy.Trap) {
 }
 
 // spoilt are the calls whose answers get lost: how a request is told from others, by our scripts' hashes and asynq's keys.
-func spoilt() map[string]func([]byte) bool {
+func spoilt(downstream string) map[string]func([]byte) bool {
+	queue := "shaper-" + downstream // of tickets
 	out := map[string]func([]byte) bool{
 		"ticket": func(request []byte) bool {
-			return bytes.Contains(request, []byte("asynq:{"+ticketQueue+"}:t:")) &&
-				bytes.Contains(request, []byte("asynq:{"+ticketQueue+"}:pending")) &&
-				!bytes.Contains(request, []byte("asynq:{"+ticketQueue+"}:paused"))
+			return bytes.Contains(request, []byte("asynq:{"+queue+"}:t:")) &&
+				bytes.Contains(request, []byte("asynq:{"+queue+"}:pending")) &&
+				!bytes.Contains(request, []byte("asynq:{"+queue+"}:paused"))
 		},
-		"dequeue": faultproxy.Containing("asynq:{" + ticketQueue + "}:paused"),
-		"done":    faultproxy.Containing("asynq:{" + ticketQueue + "}:processed\r"),
+		"dequeue": faultproxy.Containing("asynq:{" + queue + "}:paused"),
+		"done":    faultproxy.Containing("asynq:{" + queue + "}:processed\r"),
 	}
 	hashes := shaper.ScriptHashes()
 	for name, hash := range hashes {
@@ -60,10 +61,9 @@ func spoilt() map[string]func([]byte) bool {
 //
 // It runs by itself, as TestCrashPoints does.
 func TestLostReplies(t *testing.T) {
-	calls := spoilt()
-	abreast(t, 6, slices.Sorted(maps.Keys(calls)), func(t *testing.T, call string) {
+	abreast(t, 6, slices.Sorted(maps.Keys(spoilt(""))), func(t *testing.T, call string) {
 		const rounds, slowJobs, fastJobs = 2, 3, 12
-		r := newRig(t)
+		r := newServerRig(t)
 		network, url := r.proxy()
 		r.tenant("a", rate(20))
 		r.tenant("b", rate(400))
@@ -75,7 +75,7 @@ func TestLostReplies(t *testing.T) {
 		}
 		r.daemon(daemon)
 		r.bury()
-		o, err := newOperator(url, r.path)
+		o, err := newOperator(url, r.name, r.path)
 		r.must(err)
 		defer o.close()
 		load := func() {
@@ -91,7 +91,7 @@ func TestLostReplies(t *testing.T) {
 			for name, spoil := range map[string]func(func([]byte) bool) *faultproxy.Trap{
 				"cut before it arrived": network.CutBefore, "its answer swallowed": network.Swallow,
 			} {
-				trap := spoil(calls[call])
+				trap := spoil(spoilt(r.name)[call])
 				load()
 				if ofOperator {
 					r.must(o.run(t.Context(), call))
@@ -114,14 +114,14 @@ func TestLostReplies(t *testing.T) {
 func TestOffersAddUp(t *testing.T) {
 	t.Parallel()
 	const producers, each, most = 4, 40, 5 // at a time in the bucket
-	r := newRig(t)
+	r := newServerRig(t)
 	network, url := r.proxy()
 	p := rate(10)
 	p.Depth = most
 	r.tenant("a", p)
 	r.patiently(shaper.DefaultLease)
 	r.daemon(both)
-	o, err := newOperator(url, r.path)
+	o, err := newOperator(url, r.name, r.path)
 	r.must(err)
 	defer o.close()
 	r.must(o.offered(offer(t.Context(), o.client, o.rec, shaper.Spec{Tenant: "a", ID: "first", Type: "play", Payload: play{}.bytes()})))
@@ -130,7 +130,7 @@ func TestOffersAddUp(t *testing.T) {
 	var breaking errgroup.Group
 	broken := 0
 	breaking.Go(func() error {
-		seen, enqueue := 0, spoilt()["enqueue"]
+		seen, enqueue := 0, spoilt(r.name)["enqueue"]
 		match := func(request []byte) bool { // one of three
 			if !enqueue(request) {
 				return false

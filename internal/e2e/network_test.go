@@ -72,7 +72,7 @@ func (r *rig) observe(role role) *observed {
 	r.t.Helper()
 	o := &observed{t: r.t, registry: prometheus.NewRegistry()}
 	var err error
-	role.metrics, err = workers.NewMetrics(o.registry, downstream)
+	role.metrics, err = workers.NewMetrics(o.registry, r.name)
 	r.must(err)
 	role.log = slog.New(slog.NewTextHandler(o, nil))
 	r.daemon(role)
@@ -117,7 +117,7 @@ func TestBrokenNetwork(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t)
+			r := newServerRig(t)
 			r.tenant("a", rate(20))
 			r.patiently(shaper.DefaultLease)
 			network, url := r.proxy()
@@ -146,7 +146,7 @@ func TestBrokenNetwork(t *testing.T) {
 func TestRedisIsTooFar(t *testing.T) {
 	t.Parallel()
 	const jobs, far = 20, 200 * time.Millisecond
-	r := newRig(t)
+	r := newServerRig(t)
 	r.tenant("a", rate(20))
 	network, url := r.proxy()
 	network.Delay(far)
@@ -179,7 +179,7 @@ func TestRedisIsTooFar(t *testing.T) {
 func TestScriptsAreForgotten(t *testing.T) {
 	t.Parallel()
 	const jobs, flushes = 60, 20
-	r := newRig(t)
+	r := newServerRig(t)
 	r.tenant("a", rate(40))
 	r.patiently(shaper.DefaultLease)
 	daemon := r.observe(both)
@@ -211,7 +211,7 @@ func TestRedisForgetsEverything(t *testing.T) {
 	t.Parallel()
 	const jobs, again = 40, 8
 	ctx := context.Background()
-	r := newRig(t)
+	r := newServerRig(t)
 	r.weather = watch(t)
 	policy := func(context.Context) error {
 		return errors.Join(r.admin.SetTenant(ctx, "a", rate(5)),
