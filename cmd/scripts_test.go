@@ -71,7 +71,6 @@ func TestScripts(t *testing.T) {
 					"admin":    func(ts *testscript.TestScript, neg bool, args []string) { ask(ts, server.URL(), neg, args) },
 					"pairs":    pairs,
 					"repeat":   repeat,
-					"redis":    func(ts *testscript.TestScript, _ bool, args []string) { command(ts, server.Client(), args) },
 				},
 			})
 			if refused := file == "testdata/users.txtar" || file == "testdata/doctor.txtar"; !refused {
@@ -153,15 +152,6 @@ func snapshot(ts *testscript.TestScript, rdb *redis.Client, args []string) {
 		fmt.Fprintf(&b, "%s %x\n", key, value)
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
-}
-
-// command sends a command to the Redis: redis WORD…
-func command(ts *testscript.TestScript, rdb *redis.Client, args []string) {
-	words := make([]any, len(args))
-	for i, w := range args {
-		words[i] = w
-	}
-	ts.Check(rdb.Do(context.Background(), words...).Err())
 }
 
 // pairs checks that the last stdout has a JSON string field with these values, in this order: pairs FIELD VALUE…

@@ -304,7 +304,7 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 
 // all fails the test unless every script was called.
 func (c *calls) all(t *testing.T) {
-	for name, s := range map[string]*redis.Script{
+	for name, s := range map[string]*luaScript{
 		"enqueue": enqueueScript, "release": releaseScript, "gate": gateScript, "finish": finishScript, "beat": beatScript,
 		"giveback": givebackScript, "cancel": cancelScript, "dead": deadScript, "purge": purgeScript, "policy": policyScript,
 		"pause": pauseScript, "forget": forgetScript, "find": findScript, "stats": statsScript,

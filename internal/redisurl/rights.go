@@ -34,7 +34,7 @@ var probes = []string{
 	"zcard {none}", "zscore {none} x", "zrange {none} 0 0", "zrevrange {none} 0 0", "zrangebyscore {none} 0 0",
 	"xadd {held} * f v", "xrange {none} - +", "xrevrange {none} + -",
 	"eval return(1) 1 {none}", "evalsha 0000000000000000000000000000000000000000 1 {none}",
-	"time", "ping",
+	"time", "ping", "wait 0 1",
 }
 
 // lack collects what a user may not do, as rules of ACL SETUSER.
