@@ -32,6 +32,7 @@ test: ## run every test that this machine can run, with the race detector; says 
 .PHONY: test-cluster
 test-cluster: ## run the tests of the main job, and every script, on a Redis Cluster
 	JOBSHAPER_E2E=cluster go test $(RACE) -timeout 20m -run 'Cluster' -v ./internal/e2e ./shaper ./buckets ./internal/redisurl ./internal/redistest
+
 .PHONY: soak
 soak: ## break everything at random for FOR (SEED repeats the draw), then check what was promised
 	go test -run '^TestSoak$$' -count 1 -timeout 0 -v ./internal/e2e -soak.for $(FOR) -soak.seed $(SEED)

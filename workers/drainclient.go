@@ -45,7 +45,9 @@ func (c *drainClient) Eval(ctx context.Context, script string, keys []string, ar
 	return s.(*redis.Script).Run(ctx, c.UniversalClient, keys, args...)
 }
 
-var addScript = redis.NewScript("redis.call('SREM', KEYS[1], '')\nreturn redis.call('SADD', KEYS[1], unpack(ARGV))")
+const addText = "redis.call('SREM', KEYS[1], '')\nreturn redis.call('SADD', KEYS[1], unpack(ARGV))"
+
+var addScript = redis.NewScript(addText)
 
 // SAdd is how asynq's client makes a queue known, once in a process, before it puts the first task.
 func (c *drainClient) SAdd(ctx context.Context, key string, members ...any) *redis.IntCmd {

@@ -121,7 +121,7 @@ downstreams:
 					{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: buckets.PerSecond(10)},
 						Name: "both", Per: policing.PerDownstream, Cost: 5},
 				}},
-				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 19},
+				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 20},
 			},
 			"empty": {},
 		},
