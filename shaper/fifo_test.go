@@ -39,7 +39,7 @@ func TestFirstInFirstOutWhateverTheOrder(t *testing.T) {
 
 func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 	p := &player{world: w, r: rand.New(rand.NewPCG(seed, 0)), happened: happened, ids: []string{"none"},
-		m: &model{names: []string{"a", "b"}[:1+seed%2], tenants: map[string]*mTenant{}, pools: map[string]*mPool{}}}
+		m: newModel([]string{"a", "b"}[:1+seed%2])}
 	defer func() {
 		if t.Failed() {
 			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
@@ -67,8 +67,9 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 	}
 	if p.r.IntN(3) == 0 {
 		p.m.rate = pick(p.r, fast)
-		p.setDownstream(DownstreamPolicy{Rate: p.m.rate})
 	}
+	p.setDownstream(DownstreamPolicy{Rate: p.m.rate, DepartureLog: 10_000})
+	p.m.logged["o"] = 1
 	p.beat("p1", 5, time.Hour)
 	var held []Ticket // that have not been to the gate
 	offered := 0

@@ -54,6 +54,10 @@ type model struct {
 	logged            map[string]int // entries of the departure log, by kind
 }
 
+func newModel(names []string) *model {
+	return &model{names: names, tenants: map[string]*mTenant{}, pools: map[string]*mPool{}, logged: map[string]int{}}
+}
+
 const (
 	mLease  = 15 * second
 	mTicket = 5 * second

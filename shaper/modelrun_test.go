@@ -88,7 +88,7 @@ func (p *player) seen(what string) { p.happened.Store(what, true) }
 
 func sequence(t *testing.T, rdb redis.UniversalClient, seed uint64, happened *sync.Map, loud bool) {
 	p := &player{world: newWorld(t, rdb), r: rand.New(rand.NewPCG(seed, 0)), happened: happened,
-		m: &model{names: []string{"a", "b", "c"}[:1+seed%3], tenants: map[string]*mTenant{}, pools: map[string]*mPool{}, logged: map[string]int{}}}
+		m: newModel([]string{"a", "b", "c"}[:1+seed%3])}
 	defer func() {
 		if t.Failed() || loud {
 			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
