@@ -36,7 +36,7 @@ type Scheduler struct {
 // SchedulerOptions are set once for a Scheduler. The zero value serves.
 type SchedulerOptions struct {
 	Poll      time.Duration // the longest sleep; default 1s
-	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 5s
+	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 2s
 	Logger    *slog.Logger  // default slog.Default()
 	OnRelease func(RTT time.Duration, tickets int)
 }
@@ -54,7 +54,7 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 		opts.Poll = time.Second
 	}
 	if opts.TicketTTL == 0 {
-		opts.TicketTTL = 5 * time.Second
+		opts.TicketTTL = 2 * time.Second
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -75,6 +75,41 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
+// More clients than are served at a time wait for one of them to leave.
+func TestConnectionsAreLimited(t *testing.T) {
+	address := listening(t, stub{outcome: shaper.Outcome{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
+	begun := time.Now()
+	conns := make([]net.Conn, maxConnections)
+	for i := range conns {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns[i] = conn
+	}
+	answered := make(chan error, 1)
+	go func() {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+		resp, err := client.Post("http://"+address+jobsPath, "application/json", strings.NewReader(`{"type":"x"}`))
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if time.Since(begun) < 5*time.Second { // then the first ones are cut off
+			t.Fatalf("answered beside %d connections: %v", maxConnections, err)
+		}
+	case <-time.After(100 * time.Millisecond): // it is never too early for it to be refused
+	}
+	_ = conns[0].Close()
+	if err := <-answered; err != nil {
+		t.Errorf("not answered although another client has left: %v", err)
+	}
+}
+
 // A request that never ends is not read, so it takes no memory.
 func TestEndlessRequests(t *testing.T) {
 	address := listening(t, stub{})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -66,11 +68,15 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// Listen opens the listener for NewServer.
+// maxConnections is how many clients are connected at a time; others wait to be accepted. With the limits of NewServer it bounds what
+// connections cost, whoever opens them.
+const maxConnections = 1000
+
+// Listen opens the listener for NewServer, with a limit on connections.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w: want a free port, see --listen", address, err)
 	}
-	return l, nil
+	return netutil.LimitListener(l, maxConnections), nil
 }

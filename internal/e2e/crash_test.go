@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -85,4 +89,38 @@ func TestRedisComesBack(t *testing.T) {
 	if n := len(h.Of(history.Start)); n != 80 {
 		t.Errorf("%d starts, want 80", n)
 	}
+}
+
+// TestRedisLosesTheLastStart brings Redis back with the data of before a start that it had granted. Nothing of that start is known then:
+// its job starts again, and no sooner than an interval after it.
+func TestRedisLosesTheLastStart(t *testing.T) {
+	t.Parallel()
+	const interval = 2 * time.Second
+	r := newServerRig(t, redistest.AOF(), acknowledged())
+	r.tenant("a", shaper.Policy{Rate: buckets.Rate{Events: 1, Period: interval}})
+	r.daemon(both)
+	r.offer("a", 3, play{})
+	r.starts(1)
+	r.eventually("the first job is done", func() bool {
+		s, err := r.admin.Stats(context.Background(), true)
+		return err == nil && s.Counters.Done == 1
+	})
+	const files = "appendonlydir"
+	stale := filepath.Join(t.TempDir(), files)
+	r.must(os.CopyFS(stale, os.DirFS(filepath.Join(r.server.Dir(), files))))
+	lost := r.starts(2).Of(history.Start)[1]
+	r.server.Kill()
+	r.must(os.RemoveAll(filepath.Join(r.server.Dir(), files)))
+	r.must(os.CopyFS(filepath.Join(r.server.Dir(), files), os.DirFS(stale)))
+	r.server.Restart()
+	again := r.starts(3).Of(history.Start)[2]
+	if again.ID != lost.ID {
+		t.Errorf("job %s starts after the restart, want %s, whose start Redis has lost", again.ID, lost.ID)
+	}
+	if gap := time.Duration(again.At - lost.At); gap < interval-shaper.DefaultTolerance-time.Millisecond {
+		t.Errorf("a start %v after one that Redis has lost, want at least the interval, %v", gap, interval)
+	}
+	h := r.drained()
+	rule := history.Rule{Rate: buckets.Rate{Events: 1, Period: interval}, Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond}
+	refuse(t, history.Spacing(h, rule), history.Slots(h, rule), history.OnTime(h, rule), history.Lost(h), history.Unexpected(h))
 }

@@ -12,9 +12,13 @@ import (
 )
 
 // Timeouts where the URL sets none (dial_timeout, read_timeout, write_timeout).
+//
+// ReadTimeout, which is that of writes too, is how long a connection whose other side is gone, or a network that swallows what is sent,
+// keeps a call; then it is made again, which every call of ours may be. At go-redis' default of 3 s nothing started for 3 to 5 s after a
+// network was back. A Redis that stands still for longer than it counts as gone meanwhile.
 const (
 	DialTimeout = 2 * time.Second
-	ReadTimeout = 3 * time.Second // of writes too
+	ReadTimeout = 1500 * time.Millisecond
 )
 
 // dialAttempts is how often one command's attempt dials. Commands are retried as
