@@ -35,21 +35,28 @@ func TestOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
-	if os.Getenv(storeVar) != "" {
-		t.Skip("this is the run on the cluster")
-	}
-	// Not in parallel with others: what runs there has the same claims on the machine as here.
 	// No failover, however slow the machine: what one loses is another test's subject.
 	cluster := redistest.StartCluster(t, redistest.Args("--cluster-node-timeout", "15000"))
+	rerun(t, cluster.URL(), onACluster, os.Getenv(suiteVar) == "cluster")
+}
+
+// rerun runs tests of this package again, on the store of a URL that they share; with all it runs every test, some of which are about
+// a server of their own and skip themselves. Its caller should not run in parallel with others: what runs there has the same claims on the
+// machine as here.
+func rerun(t *testing.T, url string, tests []string, all bool) {
+	t.Helper()
+	if os.Getenv(storeVar) != "" {
+		t.Skip("this is the second run")
+	}
 	args := []string{"-test.v", "-test.timeout=9m"}
-	if all := os.Getenv(suiteVar) == "cluster"; !all {
-		args = append(args, "-test.run="+anyOf(onACluster))
+	if !all {
+		args = append(args, "-test.run="+anyOf(tests))
 	}
 	var out bytes.Buffer
 	for again := false; ; again = true {
 		weather := watch(t)
 		run := exec.Command(os.Args[0], args...)
-		run.Env = append(os.Environ(), storeVar+"="+cluster.URL())
+		run.Env = append(os.Environ(), storeVar+"="+url)
 		out.Reset()
 		run.Stdout, run.Stderr = &out, &out
 		err := run.Run()
@@ -65,14 +72,14 @@ func TestOnACluster(t *testing.T) {
 	passed := strings.Count(out.String(), "\n--- PASS: ")
 	for line := range strings.Lines(out.String()) {
 		if strings.Contains(line, "--- SKIP") {
-			t.Log("not on a cluster: ", strings.TrimSpace(line))
+			t.Log("not there: ", strings.TrimSpace(line))
 		}
 	}
-	if names := map[string]bool{}; passed < len(onACluster) {
+	if names := map[string]bool{}; passed < len(tests) {
 		for _, m := range regexp.MustCompile(`(?m)^--- PASS: (\w+)`).FindAllStringSubmatch(out.String(), -1) {
 			names[m[1]] = true
 		}
-		t.Errorf("%d tests passed, want %d or more: %v", passed, len(onACluster), names)
+		t.Errorf("%d tests passed, want %d or more: %v", passed, len(tests), names)
 	}
 	t.Logf("%d tests passed", passed)
 }

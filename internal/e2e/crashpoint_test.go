@@ -49,15 +49,13 @@ func abreast(t *testing.T, most int, names []string, test func(*testing.T, strin
 	running.Wait()
 }
 
-// buildCrashing builds this test binary again, with crash points. What does not know of them comes out of the build cache.
+// buildCrashing builds this test binary again, with crash points. What does not know of them comes out of the build cache. It has no race
+// detector: what is looked for is what a death leaves behind, and the other tests look for races in the same code.
 func buildCrashing(t *testing.T) string {
 	t.Helper()
 	begun := time.Now()
 	path := filepath.Join(t.TempDir(), "crashing.test")
 	args := []string{"test", "-c", "-vet=off", "-tags", "crashpoints", "-o", path}
-	if raced {
-		args = append(args, "-race")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // on a machine that has built nothing yet
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "go", append(args, ".")...).CombinedOutput(); err != nil {
