@@ -41,8 +41,8 @@ func TestOnACluster(t *testing.T) {
 }
 
 // rerun runs tests of this package again, on the store of a URL that they share; with all it runs every test, some of which are about
-// a server of their own and skip themselves. Its caller should not run in parallel with others: what runs there has the same claims on the
-// machine as here.
+// a server of their own and skip themselves. Where tests are
+// about milliseconds, the caller should not run in parallel with others.
 func rerun(t *testing.T, url string, tests []string, all bool) {
 	t.Helper()
 	if os.Getenv(storeVar) != "" {

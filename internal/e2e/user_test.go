@@ -9,13 +9,14 @@ import (
 
 // asTheLeastUser are tests of the main job that do nothing but what producers, daemons and operators do.
 var asTheLeastUser = []string{
-	"TestSixtyAtOnce/three_daemons", "TestTheBoundHolds", "TestRetriesAreSpaced", "TestDeadJobsComeBackSpaced", "TestThrottledWaits",
+	"TestTheBoundHolds", "TestRetriesAreSpaced", "TestDeadJobsComeBackSpaced", "TestThrottledWaits",
 	"TestSameIDIsOneJob", "TestCancelledJobs", "TestExpiredJobs",
 }
 
 // TestAsTheLeastUser runs tests of this package again, as the user of deploy/users.acl. That one is refused nothing meanwhile: some
 // refusals would not show otherwise, as what a script tries in a pcall.
 func TestAsTheLeastUser(t *testing.T) {
+	t.Parallel() // none of them is about milliseconds
 	users, err := filepath.Abs("../../deploy/users.acl")
 	if err != nil {
 		t.Fatal(err)
