@@ -41,8 +41,7 @@ func TestOnACluster(t *testing.T) {
 }
 
 // rerun runs tests of this package again, on the store of a URL that they share; with all it runs every test, some of which are about
-// a server of their own and skip themselves. Where tests are
-// about milliseconds, the caller should not run in parallel with others.
+// a server of their own and skip themselves. Where tests are about milliseconds, its caller should not run in parallel with others.
 func rerun(t *testing.T, url string, tests []string, all bool) {
 	t.Helper()
 	if os.Getenv(storeVar) != "" {

@@ -171,9 +171,14 @@ func (r *rig) outage(what string, at int64, tenants []string) {
 	}
 }
 
+// twoMasters is how long a master that was demoted alive may go on after the other one was made. Both grant slots meanwhile, which is
+// what nobody can promise anything about.
+const twoMasters = 5 * time.Second
+
 // judged ends a crowd, waits until Redis has nothing left to run, prints what was lost and doubled, and fails the test for what must not be: starts
-// of a tenant too close, in or across slots, jobs that nobody offered, and lost jobs of tenants whose replicas had to have them.
-func (r *rig) judged(c *crowd) {
+// of a tenant too close, in or across slots, jobs that nobody offered, and lost jobs of tenants whose replicas had to have them. What is too close
+// while there were two masters, from the instants demoted on, is only counted.
+func (r *rig) judged(c *crowd, demoted ...int64) {
 	r.t.Helper()
 	c.stop()
 	r.eventually("nothing is left in Redis", func() bool {
@@ -183,7 +188,16 @@ func (r *rig) judged(c *crowd) {
 	h := r.history().Since(c.begun)
 	rule := perSecond(crowdRate)
 	rule.Slack += c.weather.longest()
-	refuse(r.t, history.Spacing(h, rule), history.Windows(h, rule), history.Slots(h, rule), history.OnTime(h, rule), history.Unexpected(h))
+	both, rest := 0, []history.Violation{}
+	for _, v := range slices.Concat(history.Spacing(h, rule), history.Windows(h, rule), history.Slots(h, rule)) {
+		if slices.ContainsFunc(demoted, func(at int64) bool { return at <= v.At && v.At < at+int64(twoMasters) }) {
+			both++
+		} else {
+			rest = append(rest, v)
+		}
+	}
+	r.t.Logf("too close while there were two masters: %d", both)
+	refuse(r.t, rest, history.OnTime(h, rule), history.Unexpected(h))
 	for _, tenants := range [][]string{sureTenants, fastTenants} {
 		lost, again, accepted := []history.Violation{}, 0, 0
 		for _, tenant := range tenants {
@@ -229,9 +243,7 @@ func TestSentinelFailover(t *testing.T) {
 	killed := set.Master()
 	killed.Kill()
 	r.outage("master killed", history.Now(), every)
-	if set.Master() == killed {
-		t.Error("the sentinels still name the master that was killed")
-	}
+	r.eventually("another master is named", func() bool { return set.Master() != killed })
 	r.judged(c)
 
 	// While the old master lives it goes on until it is told, and so does the replica that was not chosen: its word is worth nothing. So
@@ -246,7 +258,7 @@ func TestSentinelFailover(t *testing.T) {
 	r.eventually("another master", func() bool { return set.Master() != demoted })
 	r.eventually("the demoted master is a replica", func() bool { return set.InStep() == nil })
 	r.outage("master demoted", at, every)
-	r.judged(c)
+	r.judged(c, at)
 }
 
 // TestClusterFailover kills the node of a downstream under load, gives its slot to a replica by force, and moves it to another node.
@@ -276,6 +288,7 @@ func TestClusterFailover(t *testing.T) {
 
 	at = history.Now()
 	cluster.Failover(cluster.ReplicaOf(cluster.PrimaryOf(key)))
+	demoted := at
 	r.outage("replica takes over by force", at, every)
 	cluster.ReplicaOf(cluster.PrimaryOf(key))
 
@@ -287,7 +300,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Error("the slot has not moved")
 	}
 	r.noneSaid("CROSSSLOT", daemons)
-	r.judged(c)
+	r.judged(c, demoted)
 }
 
 // TestReplicaBehindIsPromoted stalls the way to the only replica for a while, in which jobs are offered, and then loses the primary. Where the
