@@ -58,7 +58,7 @@ func watch(ctx context.Context, d *desk, every time.Duration, looks int) error {
 		case err != nil:
 			p.show(fmt.Sprintf("%s  no answer: %v", now.Format(time.TimeOnly), err))
 		default:
-			flow := flowOf(s, last, now.Sub(lastAt), lastAt.IsZero())
+			flow := flowOf(s, last, now.Sub(lastAt))
 			if err := d.showLive(p, s, now, flow); err != nil {
 				return err
 			}
@@ -84,10 +84,10 @@ func startedBy(s shaper.Stats) map[string]int64 {
 }
 
 // flowOf returns the starts a second of each busy tenant since the last look. A tenant that was idle then counts from the next one on.
-func flowOf(s shaper.Stats, last map[string]int64, since time.Duration, first bool) map[string]float64 {
+func flowOf(s shaper.Stats, last map[string]int64, since time.Duration) map[string]float64 {
 	flow := map[string]float64{}
 	for _, t := range s.ByTenant {
-		if before, known := last[t.Name]; known && !first && since > 0 {
+		if before, known := last[t.Name]; known && since > 0 {
 			flow[t.Name] = float64(t.Counters.Started-before) / since.Seconds()
 		}
 	}

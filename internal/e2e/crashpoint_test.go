@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -154,7 +155,7 @@ func crashOperator(t *testing.T, program, call, point string) {
 		p := r.launch(role{Operate: call, program: program, crash: fmt.Sprintf("%s:%d", point, n)})
 		p.crashes(point)
 	}
-	o, err := newOperator(r.server.URL(), r.name, r.path)
+	o, err := newOperator(r.placed(role{}), redisurl.Options{})
 	r.must(err)
 	defer o.close()
 	r.must(o.run(context.Background(), call))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/faultproxy"
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -75,7 +76,7 @@ func TestLostReplies(t *testing.T) {
 		}
 		r.daemon(daemon)
 		r.bury()
-		o, err := newOperator(url, r.name, r.path)
+		o, err := newOperator(r.placed(role{Redis: url}), redisurl.Options{})
 		r.must(err)
 		defer o.close()
 		load := func() {
@@ -121,7 +122,7 @@ func TestOffersAddUp(t *testing.T) {
 	r.tenant("a", p)
 	r.patiently(shaper.DefaultLease)
 	r.daemon(both)
-	o, err := newOperator(url, r.name, r.path)
+	o, err := newOperator(r.placed(role{Redis: url}), redisurl.Options{})
 	r.must(err)
 	defer o.close()
 	r.must(o.offered(offer(t.Context(), o.client, o.rec, shaper.Spec{Tenant: "a", ID: "first", Type: "play", Payload: play{}.bytes()})))

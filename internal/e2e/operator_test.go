@@ -22,17 +22,17 @@ type operator struct {
 	rec    *history.Recorder
 }
 
-// newOperator returns an operator of a downstream; its owner closes it.
-func newOperator(url, downstream, path string) (o *operator, err error) {
+// newOperator returns an operator of a role's downstream; its owner closes it.
+func newOperator(r role, opts redisurl.Options) (o *operator, err error) {
 	o = &operator{}
-	if o.rdb, err = redisurl.Open(url, redisurl.Options{}); err != nil {
+	if o.rdb, err = redisurl.Open(r.Redis, opts); err != nil {
 		return nil, err
 	}
 	var errs [4]error
-	o.client, errs[0] = shaper.NewClient(o.rdb, downstream, shaper.ClientOptions{})
-	o.admin, errs[1] = shaper.NewAdmin(o.rdb, downstream)
-	o.gate, errs[2] = shaper.NewGate(o.rdb, downstream)
-	o.rec, errs[3] = history.Open(path)
+	o.client, errs[0] = shaper.NewClient(o.rdb, r.Downstream, shaper.ClientOptions{})
+	o.admin, errs[1] = shaper.NewAdmin(o.rdb, r.Downstream)
+	o.gate, errs[2] = shaper.NewGate(o.rdb, r.Downstream)
+	o.rec, errs[3] = history.Open(r.History)
 	return o, errors.Join(errs[:]...)
 }
 
@@ -43,7 +43,7 @@ func (o *operator) close() {
 
 // operate is an operator's process.
 func (r role) operate(ctx context.Context) error {
-	o, err := newOperator(r.Redis, r.Downstream, r.History)
+	o, err := newOperator(r, redisurl.Options{})
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (r *rig) startAll(roles ...role) []*process {
 // launch starts a process, which may never be ready.
 func (r *rig) launch(role role) *process {
 	r.t.Helper()
-	role.Redis, role.Downstream, role.History = cmp.Or(role.Redis, r.url), r.name, r.path
+	role = r.placed(role)
 	text, err := json.Marshal(role)
 	r.must(err)
 	p := &process{rig: r, role: role, cmd: exec.Command(cmp.Or(role.program, os.Args[0]))}

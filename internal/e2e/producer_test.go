@@ -23,20 +23,11 @@ type offering struct {
 }
 
 func (r role) produce(ctx context.Context) error {
-	rdb, err := redisurl.Open(r.Redis, redisurl.Options{PoolSize: r.Offer.Jobs})
+	o, err := newOperator(r, redisurl.Options{PoolSize: r.Offer.Jobs})
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
-	rec, err := history.Open(r.History)
-	if err != nil {
-		return err
-	}
-	defer rec.Close()
-	client, err := shaper.NewClient(rdb, r.Downstream, shaper.ClientOptions{})
-	if err != nil {
-		return err
-	}
+	defer o.close()
 	fmt.Println("ready")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
@@ -46,7 +37,7 @@ func (r role) produce(ctx context.Context) error {
 	for i := range r.Offer.Jobs {
 		offers.Go(func() {
 			for n := range max(1, r.Offer.Rounds) {
-				_, err := offer(ctx, client, rec, shaper.Spec{
+				_, err := offer(ctx, o.client, o.rec, shaper.Spec{
 					Tenant: r.Offer.Tenant, ID: fmt.Sprintf("%s%03d-%d", r.Offer.Prefix, i, n), Type: "play", Payload: play{}.bytes(),
 				})
 				errs[i] = errors.Join(errs[i], err)

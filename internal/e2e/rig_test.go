@@ -80,6 +80,12 @@ func newRigAt(t *testing.T, url string) *rig {
 	return r
 }
 
+// placed is a role in this rig: at its store, unless the role names another way to it, on its downstream, with its history.
+func (r *rig) placed(role role) role {
+	role.Redis, role.Downstream, role.History = cmp.Or(role.Redis, r.url), r.name, r.path
+	return role
+}
+
 // must ends the test at an error that is not its subject.
 func (r *rig) must(err error) {
 	r.t.Helper()
@@ -103,7 +109,7 @@ func (r *rig) downstream(p shaper.DownstreamPolicy) {
 // daemon runs a daemon in the test's own process until the test ends.
 func (r *rig) daemon(role role) {
 	r.t.Helper()
-	role.Redis, role.Downstream, role.History = cmp.Or(role.Redis, r.url), r.name, r.path
+	role = r.placed(role)
 	d, err := startDaemon(context.Background(), role, cmp.Or(role.log, slog.New(slog.NewTextHandler(r.t.Output(), nil))))
 	r.must(err)
 	r.t.Cleanup(d.stop)

@@ -44,20 +44,11 @@ func (m mix) pick(chance *rand.Rand) play {
 
 // pour offers until ctx ends. It says "ready" before the first offer.
 func (r role) pour(ctx context.Context) error {
-	rdb, err := redisurl.Open(r.Redis, redisurl.Options{})
+	o, err := newOperator(r, redisurl.Options{})
 	if err != nil {
 		return err
 	}
-	defer rdb.Close()
-	rec, err := history.Open(r.History)
-	if err != nil {
-		return err
-	}
-	defer rec.Close()
-	client, err := shaper.NewClient(rdb, r.Downstream, shaper.ClientOptions{})
-	if err != nil {
-		return err
-	}
+	defer o.close()
 	fmt.Println("ready")
 	prefix := strconv.FormatInt(history.Now(), 36)
 	var tenants sync.WaitGroup
@@ -68,7 +59,7 @@ func (r role) pour(ctx context.Context) error {
 			chance := rand.New(rand.NewPCG(r.Stream.Seed, uint64(len(tenant))<<8+uint64(tenant[len(tenant)-1])))
 			for n := 0; ctx.Err() == nil; n++ {
 				spec := shaper.Spec{Tenant: tenant, ID: prefix + "-" + strconv.Itoa(n), Type: "play", Payload: r.Stream.Mix.pick(chance).bytes()}
-				if err := offerUntilAnswered(ctx, client, rec, spec); err != nil && ctx.Err() == nil {
+				if err := offerUntilAnswered(ctx, o.client, o.rec, spec); err != nil && ctx.Err() == nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/internal/golden"
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
@@ -71,23 +72,7 @@ func FuzzParseCall(f *testing.F) {
 }
 
 // vector is one case of the exact specification; see package buckets.
-type vector struct {
-	Name, Algorithm string
-	Params          struct {
-		Capacity, Events, Limit, Depth int64
-		Per                            int64 `json:"per_us"`
-		Window                         int64 `json:"window_us"`
-	}
-	Rows []struct {
-		T         int64 `json:"t_us"`
-		N         int64 `json:"n"`
-		OK        bool  `json:"ok"`
-		Remaining int64 `json:"remaining"`
-		Retry     int64 `json:"retry_us"`
-		Reset     int64 `json:"reset_us"`
-		Wait      int64 `json:"wait_us"`
-	}
-}
+type vector golden.Vector
 
 // Traces in memory and in Redis are the vectors, row for row, and leave nothing behind.
 func TestVectors(t *testing.T) {
