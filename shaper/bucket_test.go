@@ -134,14 +134,16 @@ func TestDuplicates(t *testing.T) {
 	if r := w.offer(same); r.Status != Accepted || r.Duplicate {
 		t.Fatalf("first offer: %+v", r)
 	}
-	look := func(when string) {
+	again := "" // why it is refused
+	look := func(when string, state State) {
 		t.Helper()
 		before := w.dump()
-		if r := w.offer(same); r.Status != Accepted || !r.Duplicate {
-			t.Errorf("%s, the same again: %+v", when, r)
+		r := w.offer(same)
+		if refused := again == "dead"; refused != (r.Status == Refused) || r.Reason != again || r.Duplicate == refused || r.State != state {
+			t.Errorf("%s, the same again: %+v, want state %s", when, r, state)
 		}
 		for _, s := range others {
-			if r := w.offer(s); r.Status != Refused || r.Reason != RefusedConflict || r.RetryAfter >= 0 {
+			if r := w.offer(s); r.Status != Refused || r.Reason != RefusedConflict || r.RetryAfter >= 0 || r.State != state {
 				t.Errorf("%s, another body: %+v", when, r)
 			}
 		}
@@ -149,20 +151,26 @@ func TestDuplicates(t *testing.T) {
 			t.Errorf("%s, a repeated id changed\n%s\nto\n%s", when, before, after)
 		}
 	}
-	look("while it waits")
+	look("while it waits", StateWaiting)
 	g := w.start()
-	look("while it runs")
+	look("while it runs", StateRunning)
 	w.finish(g, Finish{Ending: EndError, Delay: time.Second})
-	look("while it waits out a backoff")
+	look("while it waits out a backoff", StateDelayed)
 	w.offers("a", 1)
-	look("while the bucket is full")
+	look("while the bucket is full", StateDelayed)
 	w.pass(2 * second)
 	w.finish(w.start(), Finish{Ending: EndDead})
-	look("when it is dead")
-	if _, err := w.admin.RemoveDead(t.Context(), "a", "j"); err != nil {
+	again = "dead"
+	look("when it is dead", StateDead)
+	if _, _, err := w.admin.RequeueDead(t.Context(), "a", "j"); err != nil {
 		t.Fatal(err)
 	}
-	look("after it ended")
+	w.pass(second)
+	again = ""
+	for range 2 { // j, and a1
+		w.finish(w.start(), Finish{Ending: EndOK})
+	}
+	look("when it is done", StateDone)
 	w.must(w.rdb.Del(t.Context(), w.q.endKey("a", "j")).Err()) // its retention is over
 	if r := w.offer(others[0]); r.Status != Accepted || r.Duplicate {
 		t.Errorf("when nothing is known of it any more: %+v", r)

@@ -159,6 +159,7 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 	status := rep.str()
 	r.Position, r.ETA = int(rep.int()), rep.instant()
 	r.RetryAfter = rep.micros()
+	r.State, r.Note = offeredState(rep.str()), rep.str()
 	r.Admission = c.admissions.verdict(replyOf(rep.next()))
 	switch status {
 	case "accepted", "duplicate":
@@ -172,12 +173,28 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 		}
 	case "conflict":
 		r.Reason, r.RetryAfter = RefusedConflict, -1
+	case "dead":
+		r.Reason, r.RetryAfter = RefusedDead, -1
 	case "unknown":
 		r.Reason, r.RetryAfter = RefusedUnknown, -1
 	default:
 		return Result{}, false, storeErr("enqueue", fmt.Errorf("unexpected reply %q", clip(status, 40)))
 	}
 	return r, status == "block", nil
+}
+
+// offeredState reads the state that the enqueue script tells: a letter of a job's state line, "l" for one that is not due yet, or how
+// the job ended.
+func offeredState(s string) State {
+	switch state, known := states[s]; {
+	case s == "l":
+		return StateDelayed
+	case s == "o":
+		return StateWaiting
+	case known:
+		return state
+	}
+	return State(s)
 }
 
 // Outcome is the answer to one Spec of OfferMany.

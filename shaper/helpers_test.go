@@ -183,7 +183,7 @@ func (w *world) runNext() *Grant {
 // ids of what waits in a tenant's bucket, head first.
 func (w *world) waiting(tenant string) string {
 	w.t.Helper()
-	l, err := w.rdb.LRange(w.t.Context(), w.q.waitKey(tenant), 0, -1).Result()
+	l, err := w.q.waitingIDs(w.t.Context(), tenant, 1_000_000)
 	w.must(err)
 	return strings.Join(l, " ")
 }

@@ -73,8 +73,16 @@ const (
 	RefusedFull     = "full"           // its bucket has no room
 	RefusedUnknown  = "unknown_tenant" // the downstream serves only tenants that were set
 	RefusedConflict = "conflict"       // the id is known with another body
+	RefusedDead     = "dead"           // the job is known, and dead: requeue or remove it
 	RefusedLimited  = "limited"        // an admission rule refuses it, see Result.Admission
 	RefusedMemory   = "store_full"     // Redis has no memory for it
+)
+
+// Why no expected start can be said of a job that waits.
+const (
+	NotePaused    = "paused"     // its tenant or the downstream is paused, without an end
+	NoteNoWorkers = "no_workers" // no live pool of workers serves the downstream
+	NoteInFlight  = "in_flight"  // all that may be in flight is, so it hangs on how long other jobs run
 )
 
 // Result is the answer to one offered job. A refusal is a Result, not an error; it left no trace.
@@ -84,9 +92,11 @@ type Result struct {
 	Downstream string
 	Status     Status
 	Reason     string        // why it was refused
-	Duplicate  bool          // accepted before: same id, same body
+	State      State         // of the job that is known under the ID; empty if there is none. A ticket that is out counts as waiting
+	Duplicate  bool          // accepted before: same id, same body; it has not ended, or is done
 	Position   int           // how many waiting jobs leave before it, plus one; 1 leaves next. 0 if it does not wait
-	ETA        time.Time     // expected start, by Redis' clock
+	ETA        time.Time     // expected start, by Redis' clock; of a running job its slot; zero where it cannot be said
+	Note       string        // why it cannot: one of the Note constants
 	RetryAfter time.Duration // for Refused: the least wait after which trying again makes sense; negative = never
 
 	// Admission is what the downstream's admission rules said; nil where it has none, or they were not asked.

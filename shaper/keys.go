@@ -18,6 +18,7 @@ func (q queue) logKey() string                 { return q.prefix + "log" }
 func (q queue) signalChannel() string          { return q.prefix + "sig" }
 func (q queue) tenantKey(t string) string      { return q.prefix + "t:" + t }
 func (q queue) waitKey(t string) string        { return q.prefix + "w:" + t }
+func (q queue) backKey(t string) string        { return q.prefix + "b:" + t }
 func (q queue) laterKey(t string) string       { return q.prefix + "z:" + t }
 func (q queue) jobsKey(t string) string        { return q.prefix + "j:" + t }
 func (q queue) stateKey(t string) string       { return q.prefix + "s:" + t }

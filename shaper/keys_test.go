@@ -32,6 +32,7 @@ func TestKeysTwin(t *testing.T) {
 		t.Fatalf("%d tickets", len(tickets))
 	}
 	displaced, _ := w.enter(tickets[1], "p")
+	w.finish(displaced, Finish{Ending: EndBack})
 	w.offer(Spec{Tenant: "T", ID: "later", Delay: time.Minute})
 	w.offer(Spec{Tenant: "T", ID: "waiting"})
 	w.pool("p", 0)
@@ -40,7 +41,7 @@ func TestKeysTwin(t *testing.T) {
 
 	q := w.q
 	want := []string{q.downstreamKey(), q.dueKey(), q.readyKey(), q.outKey(), q.runKey(), q.poolsKey(), q.tenantsKey(), q.logKey(),
-		q.tenantKey("T"), q.waitKey("T"), q.laterKey("T"), q.jobsKey("T"), q.stateKey("T"), q.outsKey("T"), q.deadKey("T"), q.endKey("T", "done"),
+		q.tenantKey("T"), q.waitKey("T"), q.backKey("T"), q.laterKey("T"), q.jobsKey("T"), q.stateKey("T"), q.outsKey("T"), q.deadKey("T"), q.endKey("T", "done"),
 		q.receiptKey(displaced.Token),
 		q.tenantKey("U"), q.waitKey("U"), q.jobsKey("U"), q.admitKey("each", "T"), q.admitKey("each", "U"), q.admitKey("all", "")}
 	got, err := w.rdb.Keys(t.Context(), "*").Result()

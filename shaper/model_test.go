@@ -99,7 +99,7 @@ func (t *mTenant) toFront(j *mJob) {
 	j.st = "w"
 	i := 0
 	for i < len(t.wait) {
-		if o := t.jobs[t.wait[i]]; o.st == "n" || o.since > j.since {
+		if o := t.jobs[t.wait[i]]; o.st == "n" || o.since > j.since || o.since == j.since && o.id > j.id {
 			break
 		}
 		i++

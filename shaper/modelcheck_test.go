@@ -18,7 +18,9 @@ for name in string.gmatch(ARGV[1], '%S+') do
   for i, id in ipairs(ids) do ends[i] = P .. 'e:' .. name .. ':' .. id end
   ends = redis.call('MGET', unpack(ends))
   for i = 1, #ids do ends[i] = ends[i] or '' end
-  T[#T + 1] = { redis.call('LRANGE', P .. 'w:' .. name, 0, -1), redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'),
+  local wait = redis.call('ZRANGE', P .. 'b:' .. name, 0, -1)
+  for _, id in ipairs(redis.call('LRANGE', P .. 'w:' .. name, 0, -1)) do wait[#wait + 1] = id end
+  T[#T + 1] = { wait, redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'),
     redis.call('HGETALL', P .. 's:' .. name), redis.call('HKEYS', P .. 'j:' .. name),
     redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 't:' .. name), ends,
     redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES') }

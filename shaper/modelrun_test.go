@@ -80,7 +80,7 @@ type player struct {
 }
 
 // mustHappen is what the sequences have to meet, or they prove nothing about it.
-var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict", "offer full", "offer block", "gate true ", "gate true expired",
+var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict", "offer dead", "offer anew", "offer full", "offer block", "gate true ", "gate true expired",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",

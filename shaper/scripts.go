@@ -57,11 +57,11 @@ func script(files ...string) *luaScript {
 }
 
 var (
-	enqueueScript  = script("base", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "algorithms", "admit", "enqueue")
-	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "pick", "release")
+	enqueueScript  = script("base", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "pools", "place", "expect", "algorithms", "admit", "enqueue")
+	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "release")
 	gateScript     = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "gate")
-	finishScript   = script("base", "log", "hash", "timeline", "tenant", "job", "pick", "slot", "finish")
-	beatScript     = script("base", "log", "hash", "timeline", "tenant", "job", "beat")
+	finishScript   = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "slot", "finish")
+	beatScript     = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "beat")
 	givebackScript = script("base", "log", "hash", "timeline", "tenant", "job", "giveback")
 	cancelScript   = script("base", "log", "hash", "timeline", "tenant", "job", "cancel")
 	deadScript     = script("base", "log", "hash", "timeline", "tenant", "job", "dead")
@@ -69,8 +69,8 @@ var (
 	policyScript   = script("base", "log", "hash", "timeline", "tenant", "policy")
 	pauseScript    = script("base", "log", "hash", "timeline", "tenant", "pause")
 	forgetScript   = script("base", "log", "hash", "timeline", "tenant", "forget")
-	findScript     = script("base", "find")
-	statsScript    = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "stats")
+	findScript     = script("base", "log", "hash", "timeline", "tenant", "job", "place", "find")
+	statsScript    = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "expect", "stats")
 )
 
 // batch is how many items a script handles at most in one call: BATCH in lua/base.lua.

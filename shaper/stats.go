@@ -23,7 +23,8 @@ type TenantInfo struct {
 	Running     int
 	Dead        int
 	Oldest      time.Duration // how long the head of its bucket has waited
-	NextSlot    time.Time     // the earliest slot that a start could get, by Redis' clock
+	NextSlot    time.Time     // when a job starts that leaves its bucket next, by Redis' clock; zero where it cannot be said
+	Note        string        // why it cannot: one of the Note constants
 	Paused      bool
 	PausedUntil time.Time // zero if paused without an end
 	Counters    Counters
@@ -109,7 +110,7 @@ func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
 	if since := r.instant(); !since.IsZero() {
 		t.Oldest = max(0, now.Sub(since))
 	}
-	t.NextSlot = r.instant()
+	t.NextSlot, t.Note = r.instant(), r.str()
 	h := map[string]string{}
 	for f := replyOf(r.next()); f.more(); {
 		h[f.str()] = f.str()
@@ -256,7 +257,7 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 	last := int64(limit - 1)
 	switch state {
 	case StateWaiting:
-		ids, err = a.q.rdb.LRange(ctx, a.q.waitKey(tenant), 0, last).Result()
+		ids, err = a.q.waitingIDs(ctx, tenant, limit)
 	case StateDelayed:
 		ids, err = a.q.rdb.ZRange(ctx, a.q.laterKey(tenant), 0, last).Result()
 	case StateDead:
@@ -281,6 +282,16 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 		out = append(out, j)
 	}
 	return out, nil
+}
+
+// waitingIDs returns the first ids of a bucket: those that came back, then those that were never out.
+func (q queue) waitingIDs(ctx context.Context, tenant string, limit int) ([]string, error) {
+	back, err := q.rdb.ZRange(ctx, q.backKey(tenant), 0, int64(limit-1)).Result()
+	if err != nil || len(back) >= limit {
+		return back, err
+	}
+	ids, err := q.rdb.LRange(ctx, q.waitKey(tenant), 0, int64(limit-len(back)-1)).Result()
+	return append(back, ids...), err
 }
 
 // inFlight returns the ids of a tenant in the books of tickets out or jobs running.

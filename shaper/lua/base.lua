@@ -22,7 +22,8 @@ local SIGNAL    = P .. 'sig'      -- channel: "w" something is due earlier, "t" 
                                   -- "p" all is paused, "p tenant" that tenant is
 
 local function k_tenant(T) return P .. 't:' .. T end  -- HASH  policy, timeline, counts
-local function k_wait(T) return P .. 'w:' .. T end    -- LIST  waiting ids, head leaves next
+local function k_wait(T) return P .. 'w:' .. T end    -- LIST  waiting ids that were never out, head leaves next
+local function k_back(T) return P .. 'b:' .. T end    -- ZSET  id -> since; those that came back, ahead of all that were never out
 local function k_later(T) return P .. 'z:' .. T end   -- ZSET  id -> µs; delayed, or waiting out a backoff
 local function k_jobs(T) return P .. 'j:' .. T end    -- HASH  id -> body, written once
 local function k_state(T) return P .. 's:' .. T end   -- HASH  id -> state; absent until a job first leaves its bucket

@@ -27,5 +27,7 @@ local places, deadline = string.match(before or '', '^(%d+) (%d+)$')
 if tonumber(deadline or 0) < now then places = 0 end -- it counted as gone
 call('HSET', K_POOLS, pool, ARGV[3] .. ' ' .. int(now + ARGV[4]))
 call('PEXPIRE', K_POOLS, 86400000)
+local all, alive = live(now)
+call('HSET', K_DS, 'places', int(all), 'alive', int(alive))
 if tonumber(places or 0) < tonumber(ARGV[3]) then wake() end
 return reply

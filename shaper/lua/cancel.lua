@@ -26,7 +26,7 @@ if j and (j.st == 'r' or j.st == 'c') then
 end
 if j and j.st == 'o' then
   left(ds, t, id, j)
-elseif call('ZREM', k_later(T), id) == 0 then
+elseif call('ZREM', k_later(T), id) + call('ZREM', k_back(T), id) == 0 then
   call('LREM', k_wait(T), 1, id)
 end
 finished(ds, t, id, j or fresh(0), 'cancelled', '', now)

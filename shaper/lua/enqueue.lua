@@ -1,4 +1,6 @@
--- enqueue: offer jobs to a tenant's bucket, each on its own. Safe to repeat: a digest holds a nonce of the call.
+-- enqueue: offer jobs to a tenant's bucket, each on its own. Safe to repeat: a digest holds a nonce of the call. (Only the call that
+-- made a job is known by it. One that found a job, is repeated, and finds it dropped or cancelled meanwhile makes it anew, which
+-- is what its producer was told: accepted.)
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
@@ -9,109 +11,188 @@
 --   digest of the body, "hash.nonce"; hash is empty where the id was made up by the client
 --   body without its first field, see job.lua
 --
--- Returns for each job {status, position, start, retry, then what each admission rule says (buckets.LuaFunctions), if they were
--- asked}; µs; position counts from 1, 0 = does not wait; start 0 = not known (paused without an end); retry -1 = never
+-- Returns for each job {status, position, start, retry, state, note, then what each admission rule says (buckets.LuaFunctions), if
+-- they were asked}; µs; position counts from 1, 0 = does not wait; start 0 = cannot be said, and note says why (expect.lua); retry
+-- -1 = never; state as a letter of job.lua or how the job ended, "l" not due yet, "" there is no job
 --   accepted   it waits, or waited before this call was repeated
---   duplicate  the same id with the same body is known
+--   duplicate  the same id with the same body is known: it has not ended, or is done
+--   dead       the same, and it is dead and kept
 --   conflict   the id is known with another body
 --   full       no room (on_full reject); block: no room, and the tenant's policy is to wait for it
 --   limited    an admission rule refuses; nothing is taken from any
 --   unknown    the downstream serves only tenants that were set
 -- A refusal writes nothing. The first write may need memory, so with maxmemory reached the script fails clean.
 --
--- Cost: O(1) a job; with a full bucket at most 64 waiting jobs are looked at.
+-- Cost: O(1) a job. What may end in a full bucket to make room is looked for once a call, among at most some hundred jobs; at most
+-- BATCH of them end in a call, and one for each job beyond.
 
 local ds = downstream(now)
 local t = tenant(ds, T, now)
 
 local last = #ARGV
 local rules = admission(ds, T)
+local depth, on_full = nrule(ds, t, 'p:depth'), rule(ds, t, 'p:on_full')
+local lvl, waiting = level(T), bucket(T)
+local changed = false
 
--- leaves is when a ticket for the nth job from the head may get its slot.
-local function leaves(nth)
-  local at = likely(t.tl, num(t, 'out') + nth - 1, now, ds.grace)
-  return ds.tl and math.max(at, likely(ds.tl, num(ds, 'out') + nth - 1, now, ds.grace)) or at
-end
-
--- expected is when the job that leaves as number `position`, and not before `due`, starts.
-local function expected(position, due)
-  if num(t, 'until') >= FOREVER then return 0 end
-  return math.max(leaves(position), due, num(t, 'until'))
-end
-
-local function known(as, digest)
-  if as == digest then return 'accepted' end
+-- same tells whether an offer has the body of the job that is known under its id, whose digest is `as`.
+local function same(as, digest, body, stands)
   local a, b = string.match(as, '^([^.]*)%.'), string.match(digest, '^([^.]*)%.')
-  return a == b and a ~= '' and 'duplicate' or 'conflict'
+  if a ~= '' then return a == b end
+  -- its id was made up, and its body not digested: compare what there is of it, behind the first lines
+  return stands ~= nil and string.match(stands, '\n.*$') == string.match(body, '\n.*$')
 end
 
--- make_room ends what need not stay in a full bucket: jobs that waited too long, else (drop-oldest) the first that was
--- never started. It only looks, and returns what to end as {id, job, how}; nil if there is no room to be made.
-local function make_room(lvl, depth)
-  local drop, ends, oldest = rule(ds, t, 'p:on_full') == 'drop-oldest', {}, nil
-  for _, other in ipairs(call('LRANGE', k_wait(T), 0, 63)) do
-    local body, j = call('HGET', k_jobs(T), other), state(T, other)
-    if body and not (j and j.att > 0) then
-      local h = header(body)
-      if overdue(ds, t, h, now) then
-        ends[#ends + 1] = { other, j or fresh(h.since), 'expired' }
-        if lvl - #ends < depth then return ends end
-      elseif drop and not oldest then
-        oldest = { other, j or fresh(h.since), 'dropped' }
+-- once_due is when a job starts that is not due before `due`. It joins the bucket behind what waits by then: what is there now and has
+-- not left, and what falls due before, perhaps much of it at about the same time. One that is tried again comes to the front.
+local last_due = {} -- the last that was asked for
+local function once_due(due, again)
+  if again then
+    local start, note = expected(ds, t, 1, now)
+    return start > 0 and math.max(start, due) or 0, note
+  end
+  local later, step = k_later(T), t.tl.step
+  local before = call('ZCOUNT', later, '-inf', '(' .. int(due))
+  local start, note = expected(ds, t, waiting + before + 1, now)
+  if start == 0 then return start, note end
+  start = math.max(start, due)
+  if last_due.before == before - 1 and last_due.due <= due then -- right behind that one
+    start = math.max(start, last_due.start + step)
+  else
+    local i = 1
+    while i <= before do -- the ith before it is due then, and i - 1 stand between them
+      local d = call('ZRANGE', later, before - i, before - i, 'WITHSCORES')[2]
+      start = math.max(start, d + i * step)
+      i = math.max(i + 1, math.floor(i * 1.1))
+    end
+  end
+  last_due = { before = before, due = due, start = start }
+  return math.floor(start), ''
+end
+
+-- standing is the answer to an offer of a job that has not ended, or is dead and kept.
+local function standing(id, digest, body, stands)
+  local h, j = header(stands), state(T, id)
+  local st = j and j.st or 'w'
+  local status = h.digest == digest and 'accepted' or not same(h.digest, digest, body, stands) and 'conflict'
+    or st == 'x' and 'dead' or 'duplicate'
+  if st == 'r' or st == 'c' then return { status, 0, int(j.slot), '-1', st, '' } end
+  if st == 'x' then return { status, 0, '0', '-1', st, '' } end
+  if st == 'o' then
+    local rank = call('ZRANK', k_outs(T), id) or 0
+    return { status, 0, int(likely(t.tl, rank, now, ds.grace)), '-1', st, '' }
+  end
+  local due = call('ZSCORE', k_later(T), id)
+  if due then
+    local start, note = once_due(tonumber(due), j)
+    return { status, 0, int(start), '-1', j and 'z' or 'l', note }
+  end
+  local position = place_of(T, id, j and j.since or h.since)
+  local start, note = expected(ds, t, math.max(position, 1), now)
+  return { status, position, int(start), '-1', st, note }
+end
+
+-- expire_or_drop finds what need not stay in a full bucket: jobs that waited too long, else (drop-oldest) those that have waited
+-- longest and were never started. It only looks, and returns what to end as {id, job, how}; nil if that makes no room. Where the
+-- depth was lowered, one job may not find room for itself: drop-oldest then ends BATCH of them a call, so the level falls, and
+-- never rises. in_vain: nothing that happens later in this call makes another look worth while.
+local LOOK = 16
+local in_vain, ended = false, 0
+local function expire_or_drop()
+  local drop, expires = on_full == 'drop-oldest', nrule(ds, t, 'p:wait') > 0 or t.own_wait
+  if in_vain or not drop and not expires then return nil end
+  local need = lvl - depth + 1
+  local most = math.min(need, math.max(1, BATCH - ended))
+  local ends, oldest = {}, {}
+  local function look(ids, in_order)
+    for _, id in ipairs(ids) do
+      if #ends == most or not expires and #oldest == most then return end
+      local j = state(T, id)
+      local body = not (j and j.att > 0) and call('HGET', k_jobs(T), id)
+      if body then
+        local h = header(body)
+        if overdue(ds, t, h, now) then
+          ends[#ends + 1] = { id, j or fresh(h.since), 'expired' }
+        elseif not drop then
+          if in_order and not t.own_wait then return end -- those behind it have waited less
+        elseif #oldest < most then
+          oldest[#oldest + 1] = { id, j or fresh(h.since), 'dropped' }
+        end
       end
     end
   end
-  if oldest and lvl - #ends == depth then
-    ends[#ends + 1] = oldest
-    return ends
+  look(call('ZRANGE', k_back(T), 0, 2 * BATCH - 1))
+  look(call('LRANGE', k_wait(T), 0, (expires and math.max(most, LOOK) or most) - 1), true)
+  for _, o in ipairs(oldest) do
+    if #ends == most then break end
+    ends[#ends + 1] = o
   end
+  if #ends < need and not (drop and #ends == most) then
+    in_vain = true
+    return nil
+  end
+  return ends
 end
 
-local changed = false
+-- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it full decides.
+local RETRY = { paused = 60000000, no_workers = 5000000, in_flight = 1000000 } -- µs; what cannot be known is asked seldom
+local function until_room()
+  local at, why = expected(ds, t, 1, now)
+  if RETRY[why] then return RETRY[why] end
+  if waiting == 0 then -- the first of those that are not due yet
+    at = math.max(at, tonumber(call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')[2] or now))
+  end
+  if at - now < 1000 then at = now + math.max(t.tl.step, 1000) end -- its turn came, and it has not left yet
+  return math.min(at - now, RETRY.paused)
+end
+
+local room_in -- the same for all of a call
 
 local function offer(id, delay, at, digest, body)
   local stands = call('HGET', k_jobs(T), id)
-  if stands then
-    local h = header(stands)
-    local place = call('LPOS', k_wait(T), id, 'MAXLEN', 10000)
-    local position = place and place + 1 or 0
-    return { known(h.digest, digest), position, int(expected(math.max(position, 1), h.since)), '-1' }
+  if stands then return standing(id, digest, body, stands) end
+  local before = call('GET', k_end(T, id))
+  if before then
+    local how, as = string.match(before, '^(%S+) %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
+    if as == digest then return { 'accepted', 0, '0', '-1', how, '' } end
+    if not same(as, digest, body) then return { 'conflict', 0, '0', '-1', how, '' } end
+    if how == 'done' then return { 'duplicate', 0, '0', '-1', how, '' } end
   end
-  local ended = call('GET', k_end(T, id))
-  if ended then
-    local as = string.match(ended, '^%S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
-    return { known(as, digest), 0, '0', '-1' }
-  end
-  if ds.unknown == 'refuse' and not t.ver then return { 'unknown', 0, '0', '-1' } end
+  if ds.unknown == 'refuse' and not t.ver then return { 'unknown', 0, '0', '-1', '', '' } end
 
-  local depth, lvl, ends = nrule(ds, t, 'p:depth'), level(T), {}
+  local ends = {}
   if lvl >= depth then
-    ends = make_room(lvl, depth)
+    ends = expire_or_drop()
     if not ends then
-      local retry = num(t, 'until') > now and math.min(num(t, 'until') - now, 60000000)
-        or math.max(leaves(1) - now, 0)
-      return { rule(ds, t, 'p:on_full') == 'block' and 'block' or 'full', 0, '0', int(math.max(retry, 1000)) }
+      room_in = room_in or int(until_room())
+      return { on_full == 'block' and 'block' or 'full', 0, '0', room_in, '', '' }
     end
   end
 
   local agreed, says = consult(ds, rules, now, false)
-  if not agreed then return { 'limited', 0, '0', '0', says } end
+  if not agreed then return { 'limited', 0, '0', '0', '', '', says } end
 
   local since = math.max(at ~= '0' and tonumber(at) or now + delay, now)
   call('HSET', k_jobs(T), id, int(since + (nth - 3) / FIELDS) .. ' ' .. body)
+  if before then call('DEL', k_end(T, id)) end -- it ended without having been done, and begins anew
   for _, e in ipairs(ends) do
-    call('LREM', k_wait(T), 1, e[1])
+    if call('ZREM', k_back(T), e[1]) == 0 then call('LREM', k_wait(T), 1, e[1]) end
     finished(ds, t, e[1], e[2], e[3], '', now)
   end
+  ended, lvl, waiting = ended + #ends, lvl - #ends + 1, waiting - #ends
+  if header(int(since) .. ' ' .. body).wait > 0 then put(t, 'own_wait', '1') end
   agreed, says = consult(ds, rules, now, true)
   count(t, 'accepted')
-  changed = true
+  changed, in_vain = true, false
   if since > now then
     call('ZADD', k_later(T), int(since), id)
-    return { 'accepted', 0, int(expected(1, since)), '0', says }
+    local start, note = once_due(since)
+    return { 'accepted', 0, int(start), '0', 'l', note, says }
   end
-  local position = call('RPUSH', k_wait(T), id)
-  return { 'accepted', position, int(expected(position, now)), '0', says }
+  call('RPUSH', k_wait(T), id)
+  waiting = waiting + 1
+  local start, note = expected(ds, t, waiting, now)
+  return { 'accepted', waiting, int(start), '0', 'w', note, says }
 end
 
 while nth <= last do

@@ -82,6 +82,10 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   local cancelled = j.st == 'c'
   local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
   left(ds, t, id, j, chains)
+  if late ~= '-' then -- how long its jobs run, on average of the last eight or so
+    local took = math.max(0, now - j.slot)
+    put(t, 'took', t.took and math.floor(t.took + (took - t.took) / 8) or took)
+  end
   if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
     woken = settle(ds, t, now) or woken
     promoted = false
@@ -151,7 +155,7 @@ for T, t in pairs(touched) do
   if gave[T] then woken = picked(ds, t, now) or woken else woken = settle(ds, t, now) or woken end
 end
 for _, t in pairs(cache) do save(t) end -- heal may have changed those that were only looked at
-if woken or (freed and ds.blocked == '1') then wake() end
+if woken or ds.unfinished or (freed and ds.blocked == '1') then wake() end
 if freed then put(ds, 'blocked', '0') end
 save(ds)
 return replies

@@ -58,25 +58,11 @@ local function overdue(ds, t, h, now)
 end
 
 -- to_front puts back what was accepted before: ahead of everything that was never out, and among those
--- that came back in the order in which they were accepted. Looks at no more than 64 of them.
+-- that came back in the order in which they were accepted, however many they are.
 local function to_front(T, id, j)
   j.st = 'w'
   store(T, id, j)
-  local w = k_wait(T)
-  for i = 0, 63 do
-    local other = call('LINDEX', w, i)
-    if not other then break end
-    local o = state(T, other)
-    if not o or o.since > j.since then
-      if i == 0 then call('LPUSH', w, id) else call('LINSERT', w, 'BEFORE', other, id) end
-      return
-    end
-    if i == 63 then
-      call('LINSERT', w, 'AFTER', other, id)
-      return
-    end
-  end
-  call('RPUSH', w, id)
+  call('ZADD', k_back(T), int(j.since), id)
 end
 
 -- pool_of is the pool that a token belongs to: what stands before the dot.

@@ -1,24 +1,5 @@
 -- pick: which job leaves next. Used by release, and by finish when a worker asks for more work.
 
--- places of the live pools that are free, counting only what live pools run: a job of a pool that vanished must not
--- hold a place of one that is there.
-local function places(ds, now)
-  local flat, free = call('HGETALL', K_POOLS), 0
-  local v = {}
-  for i = 1, #flat, 2 do v[flat[i]] = flat[i + 1] end
-  for pool, line in pairs(v) do
-    local n, deadline = string.match(line, '^(%d+) (%d+)$')
-    if n then
-      if tonumber(deadline) >= now then
-        free = free + math.max(0, n - tonumber(v[pool .. ':n'] or 0))
-      elseif tonumber(deadline) < now - 60000000 then
-        call('HDEL', K_POOLS, pool)
-      end
-    end
-  end
-  return free - num(ds, 'out')
-end
-
 -- load returns a tenant, once a script, with its deadlines healed.
 local function load(ds, cache, T, now)
   local t = cache[T]
@@ -43,9 +24,9 @@ local function promote(ds, cache, now)
 end
 
 -- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first start to the back. Once a
--- script: its instant stands still, so nothing more falls due.
+-- script: its instant stands still, so nothing more falls due. t.ripened tells that all have come.
 local function ripen(t, now)
-  if t.ripened then return end
+  if t.ripened ~= nil then return end
   local T = t.name
   local ids = call('ZRANGEBYSCORE', k_later(T), '-inf', int(now), 'LIMIT', 0, BATCH)
   t.ripened = #ids < BATCH
@@ -60,12 +41,12 @@ end
 local function head(ds, t, now)
   local T = t.name
   for _ = 1, BATCH do
-    local id = call('LPOP', k_wait(T))
+    local id = call('ZPOPMIN', k_back(T))[1] or call('LPOP', k_wait(T))
     if not id then return nil end
     local body = call('HGET', k_jobs(T), id)
-    if body then
-      local h = header(body)
-      local j = state(T, id) or fresh(h.since)
+    local h = header(body)
+    local j = state(T, id) or fresh(h.since)
+    if body and j.st == 'w' then -- else it is not here: the books were wrong
       if j.att == 0 and overdue(ds, t, h, now) then
         finished(ds, t, id, j, 'expired', '', now)
       else
@@ -104,7 +85,9 @@ local function pick(ds, cache, now, to_run)
     local t = load(ds, cache, T, now)
     ripen(t, now)
     local id, j, body
-    if ripe(ds, t, now) then
+    if not t.ripened then
+      ds.unfinished = true -- nothing of it leaves before all that is due has come back, in its order: another call goes on with it
+    elseif ripe(ds, t, now) then
       if to_run and num(t, 'out') > 0 then
         id, j, body = first_out(ds, t, now)
         if id then return t, id, j, body end -- its share was charged when its ticket left
@@ -127,7 +110,7 @@ end
 -- picked files a tenant again, after the caller has entered its jobs. One that may send another at once stays in the fair
 -- order; then it needs no other place in the books. Returns what settle does.
 local function picked(ds, t, now)
-  if ripe(ds, t, now) and call('EXISTS', k_wait(t.name)) == 1 then
+  if ripe(ds, t, now) and call('EXISTS', k_wait(t.name), k_back(t.name)) > 0 then
     save(t)
     return false
   end

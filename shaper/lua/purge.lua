@@ -18,7 +18,7 @@ local function out(id)
   n = n + 1
 end
 while n < BATCH do
-  local id = call('RPOP', k_wait(T))
+  local id = call('RPOP', k_wait(T)) or call('ZPOPMAX', k_back(T))[1]
   if not id then break end
   out(id)
 end

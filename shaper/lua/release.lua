@@ -58,7 +58,7 @@ local function back(book, counter, over, bring)
       call('ZREM', k_outs(T), id)
       add(t, counter, -1)
       add(ds, counter, -1)
-      if call('HEXISTS', k_jobs(T), id) == 1 then to_front(T, id, fresh(0)) end
+      if call('HEXISTS', k_jobs(T), id) == 1 then to_front(T, id, fresh(header(call('HGET', k_jobs(T), id)).since)) end
     end
     settle(ds, t, now)
   end
@@ -86,7 +86,7 @@ while n < limit and n < free do
   out[#out + 1] = id
   out[#out + 1] = int(j.rel)
 end
-if n == limit then more = true end
+if n == limit or ds.unfinished then more = true end
 if n > 0 then call('PUBLISH', SIGNAL, 't') end
 
 -- When the next call makes sense. What waits for a place is woken by the job that leaves one.
@@ -113,7 +113,7 @@ if ARGV[4] == '1' then -- forget tenants whose hash has timed out
       call('ZADD', K_TENANTS, int(now), T)
     else
       call('ZREM', K_TENANTS, T)
-      if level(T) == 0 then call('UNLINK', k_dead(T), k_jobs(T), k_state(T), k_outs(T)) end -- its dead were too old
+      if level(T) == 0 then call('UNLINK', k_dead(T), k_jobs(T), k_state(T), k_outs(T), k_back(T)) end -- its dead were too old
     end
   end
 end

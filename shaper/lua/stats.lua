@@ -3,8 +3,9 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2…] tenants, at most BATCH
 --
--- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none), earliest next slot (µs),
--- {its hash, field, value …}}}; a tenant that nothing is known of is left out
+-- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none), when a job starts that
+-- leaves its bucket next (µs, 0 = cannot be said), why that cannot be said (expect.lua), {its hash, field, value …}}}; a tenant
+-- that nothing is known of is left out
 --
 -- Cost: O(tenants asked for).
 
@@ -17,13 +18,13 @@ for i = 2, #ARGV do
   if #hash > 0 then
     local t = tenant(ds, T, now)
     local since = 0
-    local first = call('LINDEX', k_wait(T), 0)
+    local first = call('ZRANGE', k_back(T), 0, 0)[1] or call('LINDEX', k_wait(T), 0)
     if first then
       local body = call('HGET', k_jobs(T), first)
       since = body and header(body).since or 0
     end
-    reply[#reply + 1] = { T, call('LLEN', k_wait(T)), call('ZCARD', k_later(T)), call('ZCARD', k_dead(T)), int(since),
-      int(next_slot(ds, t, now)), hash }
+    local start, note = expected(ds, t, 1, now)
+    reply[#reply + 1] = { T, bucket(T), call('ZCARD', k_later(T)), call('ZCARD', k_dead(T)), int(since), int(start), note, hash }
   end
 end
 return reply

@@ -14,9 +14,9 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
 local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'rid', 'epoch', 'clock', 'blocked', 'admit',
-  'back', 'healed', 'from', 'mercy', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
+  'back', 'healed', 'from', 'mercy', 'places', 'alive', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
   'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
-local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back',
+local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
   'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
 
@@ -27,6 +27,7 @@ local function notice_step(ds, now)
   if back <= 0 then return end
   put(ds, 'back', num(ds, 'back') + back)
   put(ds, 'clock', now)
+  if ds.alive then put(ds, 'alive', math.max(0, num(ds, 'alive') - back)) end
   if num(ds, 'until') > now and num(ds, 'until') < FOREVER then put(ds, 'until', num(ds, 'until') - back) end
 end
 
@@ -84,7 +85,9 @@ end
 local function rule(ds, t, field) return t[field] or ds[field] or FALLBACK[field] end
 local function nrule(ds, t, field) return tonumber(rule(ds, t, field)) end
 
-local function level(T) return call('LLEN', k_wait(T)) + call('ZCARD', k_later(T)) end
+-- bucket is how many jobs wait for their turn, level how many count against the depth: those that are not due yet too.
+local function bucket(T) return call('LLEN', k_wait(T)) + call('ZCARD', k_back(T)) end
+local function level(T) return bucket(T) + call('ZCARD', k_later(T)) end
 local function busy(t) return num(t, 'out') + num(t, 'run') end
 
 -- likely is the slot that the next ticket of a timeline would get, were it released now.
@@ -92,30 +95,54 @@ local function likely(tl, out, now, grace)
   return math.max(earliest(tl, now, grace), now) + math.floor(out * tl.step)
 end
 
+-- by_time is up to which place of its bucket a tenant's jobs start by time alone, and not when other jobs end: ALL of them, unless
+-- all that may be in flight is, or jobs run for longer (`took`, on average) than so many can and keep the rate. Where the rate is
+-- kept, being full for a moment means nothing: something left not long ago.
+local ALL = 10000000 -- the largest depth
+local function by_time(ds, t, now)
+  local took, first = tonumber(t.took), ALL
+  local step = math.max(t.tl.step, ds.tl and ds.tl.step or 0)
+  local left = math.max(t.tl.slot or 0, ds.tl and ds.tl.slot or 0)
+  local function bound(cap, taken)
+    if not cap or cap <= 0 then return end
+    if took and took > cap * step then
+      first = math.min(first, math.max(0, cap - taken))
+    elseif taken >= cap and not (took and now - left <= 2 * step + took) then
+      first = 0
+    end
+  end
+  bound(nrule(ds, t, 'p:cap'), busy(t))
+  bound(tonumber(ds.cap), busy(ds))
+  bound(tonumber(ds.places), busy(ds))
+  return first
+end
+
 -- settle files a tenant under the instant at which its head may leave, or takes it out of the books when nothing can.
 -- Called after every change of a tenant. Returns true if the scheduler should wake up for it.
 -- Tickets go out a lead before that instant; what must not go out early (a delay, a pause) is filed a lead later.
 local function settle(ds, t, now)
   local T, at = t.name, nil
-  local waiting, later = call('LLEN', k_wait(T)), call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')
+  local waiting, later = call('EXISTS', k_wait(T), k_back(T)) > 0, call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')
+  local turn = likely(t.tl, num(t, 'out'), now, ds.grace)
   if busy(t) < nrule(ds, t, 'p:cap') then -- else the next finish settles again
-    if waiting > 0 then
-      at = likely(t.tl, num(t, 'out'), now, ds.grace)
+    if waiting then
+      at = turn
     elseif later[2] then
-      at = math.max(later[2] + ds.lead, likely(t.tl, num(t, 'out'), now, ds.grace))
+      at = math.max(later[2] + ds.lead, turn)
     end
   end
   if num(t, 'until') > now then at = at and math.max(at, num(t, 'until') + ds.lead) end
-  put(t, 'due', at and math.floor(at) or 0) -- for an enqueue's estimate
-  local is_busy = waiting > 0 or later[1] or busy(t) > 0
+  put(t, 'due', math.floor(turn)) -- this and the next for the answers of enqueue_busy
+  put(t, 'by_time', int(by_time(ds, t, now)))
+  local is_busy = waiting or later[1] or busy(t) > 0
   if is_busy and not t.busy then
     put(t, 'busy', '1')
     call('PERSIST', t.key)
     call('ZADD', K_TENANTS, int(FOREVER), T)
   elseif not is_busy and (t.busy or not t.ver) then
     if t.busy then
-      call('HDEL', t.key, 'busy')
-      t.busy, t.dirty.busy = nil, nil
+      call('HDEL', t.key, 'busy', 'own_wait')
+      t.busy, t.dirty.busy, t.own_wait, t.dirty.own_wait = nil, nil, nil, nil
     end
     save(t)
     if not t.ver then

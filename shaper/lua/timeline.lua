@@ -1,4 +1,7 @@
--- timeline: when the next departure may be. The same function as buckets.Timeline, over a hash.
+-- timeline: when the next departure may be. It counts intervals as buckets.Timeline does, exactly; but a queue of real workers also
+-- has a grace (what passed a moment ago is still granted), an epoch (since when nothing was forgotten) and slots that lie ahead,
+-- which that one has not. So the two give other slots where a grant comes late: at 10/s, 105 ms after the first, this one 100 ms
+-- (within the grace), that one 105.
 --
 -- Fields of a tenant (or of a downstream that has a rate), all absent until the first grant:
 --   slot  µs  the last slot granted

@@ -1,0 +1,24 @@
+-- place: where a job stands in its bucket. What came back is ahead of all that was never out.
+
+local NEAR = 1000 -- jobs from the head among which an id is looked for; beyond, the list is searched by `since`
+
+-- place_of is the place of a waiting job that was accepted at `since`, from 1; 0 if it does not wait. Of two jobs behind the first
+-- thousand whose order is not that of `since` (one that was delayed) it may be off by what overtook them.
+local function place_of(T, id, since)
+  local rank = call('ZRANK', k_back(T), id)
+  if rank then return rank + 1 end
+  local list, ahead = k_wait(T), call('ZCARD', k_back(T)) + 1
+  local at = call('LPOS', list, id, 'MAXLEN', NEAR)
+  if at then return ahead + at end
+  local low, high = NEAR, call('LLEN', list)
+  if high <= NEAR then return 0 end
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local body = call('HGET', k_jobs(T), call('LINDEX', list, middle))
+    if header(body).since < since then low = middle + 1 else high = middle end
+  end
+  for i, other in ipairs(call('LRANGE', list, math.max(low - BATCH, 0), low + BATCH)) do
+    if other == id then return ahead + math.max(low - BATCH, 0) + i - 1 end
+  end
+  return ahead + low
+end

@@ -1,0 +1,34 @@
+-- pools: which pools of workers live, and how many places they have.
+
+-- each_pool calls f(pool, places, deadline, running) for every pool that is known.
+local function each_pool(f)
+  local flat, v = call('HGETALL', K_POOLS), {}
+  for i = 1, #flat, 2 do v[flat[i]] = flat[i + 1] end
+  for pool, line in pairs(v) do
+    local n, deadline = string.match(line, '^(%d+) (%d+)$')
+    if n then f(pool, tonumber(n), tonumber(deadline), tonumber(v[pool .. ':n'] or 0)) end
+  end
+end
+
+-- live is how many places the live pools have, and until when the last of them is believed to live.
+local function live(now)
+  local total, alive = 0, 0
+  each_pool(function(_, n, deadline)
+    if n > 0 and deadline >= now then total, alive = total + n, math.max(alive, deadline) end
+  end)
+  return total, alive
+end
+
+-- places of the live pools that are free, counting only what live pools run: a job of a pool that vanished must not
+-- hold a place of one that is there.
+local function places(ds, now)
+  local free = 0
+  each_pool(function(pool, n, deadline, running)
+    if deadline >= now then
+      free = free + math.max(0, n - running)
+    elseif deadline < now - 60000000 then
+      call('HDEL', K_POOLS, pool)
+    end
+  end)
+  return free - num(ds, 'out')
+end
