@@ -16,14 +16,28 @@ func accepted(r shaper.Result) string {
 	}
 	left := time.Until(r.ETA)
 	switch {
+	case r.Duplicate && (r.State == shaper.StateDone || r.State == shaper.StateRunning):
+		return head + " " + map[shaper.State]string{shaper.StateDone: "is done", shaper.StateRunning: "is running"}[r.State]
 	case r.ETA.IsZero():
-		return head
+		return head + position(r) + whyNot[r.Note]
 	case left < 20*time.Millisecond && r.Position <= 1:
 		return head + " starts at once"
-	case r.Position == 0:
-		return fmt.Sprintf("%s starts in about %s", head, about(left))
 	}
-	return fmt.Sprintf("%s position %d, starts in about %s", head, r.Position, about(left))
+	return fmt.Sprintf("%s%s starts in about %s", head, position(r), about(left))
+}
+
+func position(r shaper.Result) string {
+	if r.Position == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" position %d,", r.Position)
+}
+
+// whyNot says why no start can be told.
+var whyNot = map[string]string{
+	shaper.NotePaused:    " starts when its queue is resumed: it is paused, see shaper tenants show",
+	shaper.NoteNoWorkers: " starts when workers come: none serves this downstream now, see shaper run",
+	shaper.NoteInFlight:  " starts when jobs that run make room: as many as may are in flight",
 }
 
 // about rounds a time to what matters to people: "0.3 s", "12 s", "5m30s".
@@ -48,6 +62,8 @@ func refusal(r shaper.Result) string {
 		return limited(r)
 	case shaper.RefusedConflict:
 		return fmt.Sprintf("id %q is that of another job of tenant %s: want another id, or the same type, payload and headers", r.ID, r.Tenant)
+	case shaper.RefusedDead:
+		return fmt.Sprintf("job %q of tenant %s is dead: requeue or remove it, see shaper dead", r.ID, r.Tenant)
 	case shaper.RefusedUnknown:
 		return fmt.Sprintf("tenant %q is not served by downstream %s: want one that is set, see shaper tenants ls", r.Tenant, r.Downstream)
 	case shaper.RefusedMemory:

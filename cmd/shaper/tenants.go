@@ -92,7 +92,12 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 		return "  (inherited)"
 	}
 	next := ""
-	if t.Waiting > 0 && !t.Paused {
+	switch {
+	case t.Waiting == 0 || t.Paused:
+	case t.NextSlot.IsZero():
+		next = "; " + map[string]string{shaper.NotePaused: "the downstream is paused", shaper.NoteNoWorkers: "no workers serve the downstream",
+			shaper.NoteInFlight: "the next leaves when jobs that run make room"}[t.Note]
+	default:
 		next = "; the next leaves in " + short(max(time.Until(t.NextSlot), time.Millisecond))
 	}
 	ds, err := d.Downstream(c.Context)

@@ -30,6 +30,13 @@ func serve(t *testing.T, change func(*Config)) (url string, admin *shaper.Admin)
 	if admin, err = shaper.NewAdmin(rdb, "d"); err != nil {
 		t.Fatal(err)
 	}
+	gate, err := shaper.NewGate(rdb, "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gate.Beat(t.Context(), "p", 1, time.Hour, nil); err != nil { // jobs that wait have workers to wait for
+		t.Fatal(err)
+	}
 	return serveOn(t, client, change), admin
 }
 
@@ -188,7 +195,7 @@ func TestRefusals(t *testing.T) {
 	if a := ask(t, "POST", url+jobsPath, `{"type":"y","id":"one"}`); a.status != 409 || a.fields["reason"] != "conflict" {
 		t.Errorf("conflict: %d %s", a.status, a.body)
 	}
-	if a := ask(t, "POST", url+jobsPath, `{"type":"x","id":"one"}`); a.status != 202 || a.fields["duplicate"] != true {
+	if a := ask(t, "POST", url+jobsPath, `{"type":"x","id":"one"}`); a.status != 202 || a.fields["duplicate"] != true || a.fields["state"] != "waiting" {
 		t.Errorf("the same again: %d %s", a.status, a.body)
 	}
 	want := `# HELP shaper_refused_total Jobs that this process refused over HTTP, by reason.

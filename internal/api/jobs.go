@@ -146,7 +146,7 @@ func statusOf(r shaper.Result) int {
 	switch {
 	case r.Status == shaper.Accepted:
 		return http.StatusAccepted
-	case r.Reason == shaper.RefusedConflict:
+	case r.Reason == shaper.RefusedConflict || r.Reason == shaper.RefusedDead:
 		return http.StatusConflict
 	case r.Reason == shaper.RefusedMemory:
 		return http.StatusServiceUnavailable

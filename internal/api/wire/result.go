@@ -6,16 +6,18 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Result is a shaper.Result in JSON. All fields but the last two are always there.
+// Result is a shaper.Result in JSON. Those that may be left out say so.
 type Result struct {
 	ID           string  `json:"id"`
 	Tenant       string  `json:"tenant"`
 	Downstream   string  `json:"downstream"`
 	Status       string  `json:"status"` // accepted or refused
 	Reason       string  `json:"reason"` // why it was refused
+	State        string  `json:"state"`  // of the job under this id: waiting, delayed, running, done, dead …; empty = there is none
 	Duplicate    bool    `json:"duplicate"`
 	Position     int     `json:"position"`       // 1 leaves next; 0 = does not wait
 	ETA          *string `json:"eta"`            // expected start, RFC 3339 with µs; null where there is none
+	Note         string  `json:"note,omitempty"` // why eta is null: paused, no_workers or in_flight
 	RetryAfterMS int64   `json:"retry_after_ms"` // for refused: the least wait that makes sense; -1 = never
 	Rule         string  `json:"rule,omitempty"` // for the reason limited: the admission rule that refused
 	Error        string  `json:"error,omitempty"`
@@ -32,7 +34,7 @@ func NewResult(r shaper.Result) Result {
 	}
 	return Result{
 		ID: r.ID, Tenant: r.Tenant, Downstream: r.Downstream, Status: string(r.Status), Reason: r.Reason,
-		Duplicate: r.Duplicate, Position: r.Position, ETA: timestamp(r.ETA), RetryAfterMS: ceilMillis(r.RetryAfter), Rule: rule,
+		State: string(r.State), Note: r.Note, Duplicate: r.Duplicate, Position: r.Position, ETA: timestamp(r.ETA), RetryAfterMS: ceilMillis(r.RetryAfter), Rule: rule,
 	}
 }
 

@@ -18,7 +18,8 @@ type Tenant struct {
 	Running     int              `json:"running"`
 	Dead        int              `json:"dead"`
 	OldestMS    int64            `json:"oldest_ms"`
-	NextSlot    *string          `json:"next_slot"`
+	NextSlot    *string          `json:"next_slot"`      // when the job starts that leaves next; null where it cannot be said
+	Note        string           `json:"note,omitempty"` // why it cannot: paused, no_workers or in_flight
 	Paused      bool             `json:"paused"`
 	PausedUntil *string          `json:"paused_until"`
 	Policy      Policy           `json:"policy"` // what applies
@@ -29,7 +30,7 @@ type Tenant struct {
 func NewTenant(downstream string, t shaper.TenantInfo) Tenant {
 	return Tenant{
 		Tenant: t.Name, Downstream: downstream, Known: t.Known, Level: t.Level(), Waiting: t.Waiting, Delayed: t.Delayed,
-		Out: t.Out, Running: t.Running, Dead: t.Dead, OldestMS: t.Oldest.Milliseconds(), NextSlot: timestamp(t.NextSlot),
+		Out: t.Out, Running: t.Running, Dead: t.Dead, OldestMS: t.Oldest.Milliseconds(), NextSlot: timestamp(t.NextSlot), Note: t.Note,
 		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Policy: NewPolicy(t.Effective), Counters: Counters(t.Counters),
 	}
 }

@@ -69,13 +69,14 @@ func FuzzReadSpec(f *testing.F) {
 
 func TestResult(t *testing.T) {
 	r := NewResult(shaper.Result{ID: "a", Tenant: "t", Downstream: "d", Status: shaper.Refused, Reason: "full",
+		State: shaper.StateRunning, Note: shaper.NotePaused,
 		RetryAfter: 1200 * time.Microsecond, ETA: time.UnixMicro(1_700_000_000_000_001)})
 	b, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"id":"a","tenant":"t","downstream":"d","status":"refused","reason":"full","duplicate":false,"position":0,` +
-		`"eta":"2023-11-14T22:13:20.000001Z","retry_after_ms":2}`
+	want := `{"id":"a","tenant":"t","downstream":"d","status":"refused","reason":"full","state":"running","duplicate":false,"position":0,` +
+		`"eta":"2023-11-14T22:13:20.000001Z","note":"paused","retry_after_ms":2}`
 	if string(b) != want {
 		t.Errorf("got  %s\nwant %s", b, want)
 	}
