@@ -123,7 +123,7 @@ func TestConstantsTwin(t *testing.T) {
 		want       float64
 	}{
 		{"base", `local BATCH = (\d+)`, batch},
-		{"tenant", `local FOREVER = (\S+)`, forever},
+		{"base", `local FOREVER = (\S+)`, forever},
 		{"tenant", `ds\.tau or (\d+)`, float64(DefaultTolerance.Microseconds())},
 		{"tenant", `ds\.lead or (\d+)`, float64(DefaultLead.Microseconds())},
 		{"tenant", `ds\.lease or (\d+)`, float64(DefaultLease.Microseconds())},

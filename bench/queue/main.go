@@ -1,7 +1,7 @@
 // Command queue measures the queue against its targets, and against plain asynq in the same run. Each figure is a
 // median of several runs, interleaved with those of its peer; the ratios are what counts, not the bare times.
 //
-//	cd bench && go run ./queue [-runs 5] [pace|idle|enqueue|drain|bytes|quiet …]
+//	cd bench && go run ./queue [-runs 5] [pace|idle|enqueue|drain|bytes|flood|quiet …]
 //
 // It starts a redis-server of its own on a free port.
 package main
@@ -35,6 +35,7 @@ var measurements = []struct {
 	{"enqueue", "enqueues a second against asynq", enqueue},
 	{"drain", "jobs a second from enqueue to end against asynq, and round trips a job", drain},
 	{"bytes", "Redis bytes of a waiting job against asynq", bytesPerJob},
+	{"flood", "a tenant that floods its full bucket, and its neighbour", flood},
 	{"quiet", "Redis commands a second of an idle daemon", quiet},
 }
 

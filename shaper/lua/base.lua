@@ -34,6 +34,7 @@ local function k_end(T, id) return P .. 'e:' .. T .. ':' .. id end -- STRING wit
 
 local function k_admit(rule, T) return P .. 'a:' .. rule .. ':' .. T end -- state of an admission rule, with TTL; T is '' for one that tenants share
 
+local FOREVER = 9e15 -- `until` of a pause without an end
 local BATCH = 50 -- items that one call handles at most; the loop is in Go
 
 local function int(n) return string.format('%d', n) end

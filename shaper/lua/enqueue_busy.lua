@@ -12,13 +12,20 @@ do
   local waiting = call('LLEN', k_wait(T)) + call('ZCARD', k_back(T))
   local t = call('HMGET', k_tenant(T), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
   local d = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive')
-  local told = t[1] and waiting > 0 and not d[4] and (t[2] or d[1] ~= 'refuse') -- busy, and no rule to ask
-  -- and when a job starts is told by the tenant's own timeline alone, for the first so many jobs
-  local by_time = not d[5] and tonumber(d[7] or 0) >= now and math.max(tonumber(t[5] or 0), tonumber(d[6] or 0)) <= now and tonumber(t[7] or 0)
+  local paused, by_time, note = math.max(tonumber(t[5] or 0), tonumber(d[6] or 0)), tonumber(t[7] or 0), '' -- see expect.lua
   local events, period = string.match(t[4] or d[3] or '10/1000000', '^(%d+)/(%d+)$')
   local due, step = tonumber(t[6] or 0), period / events
-  if told and by_time and due > now - 2 * step - 100000 then -- else the head should have left, and something holds it
-    local room = math.min(tonumber(t[3] or d[2] or 1000) - call('ZCARD', k_later(T)), by_time) - waiting
+  if paused >= FOREVER then
+    note = 'paused'
+  elseif tonumber(d[7] or 0) < now then
+    note = 'no_workers'
+  elseif d[5] or paused <= now and due < now - 2 * step - 100000 then
+    by_time = 0 -- tenants share a rate; or the head should have left, and something holds it
+  end
+  if t[1] and waiting > 0 and not d[4] and (t[2] or d[1] ~= 'refuse') then
+    local room = tonumber(t[3] or d[2] or 1000) - call('ZCARD', k_later(T)) - waiting
+    if note == '' then room = math.min(room, by_time - waiting) end
+    local first = math.max(due, now, paused)
     while nth <= #ARGV and #ids < room do
       local id, body = ARGV[nth], ARGV[nth + 4]
       if ARGV[nth + 1] ~= '0' or ARGV[nth + 2] ~= '0' or string.sub(body, 1, 2) ~= '0 ' or call('EXISTS', prefix .. id) == 1
@@ -26,7 +33,7 @@ do
         break
       end
       ids[#ids + 1] = id
-      reply[#reply + 1] = { 'accepted', waiting + #ids, int(math.max(due, now) + (waiting + #ids - 1) * step), '0', 'w', '' }
+      reply[#reply + 1] = { 'accepted', waiting + #ids, note == '' and int(first + (waiting + #ids - 1) * step) or '0', '0', 'w', note }
       nth = nth + FIELDS
     end
     if #ids > 0 then

@@ -2,13 +2,6 @@
 
 local SAMPLE = 16 -- tenants of each book that are looked at; the others are taken to be like them
 
--- has_workers tells whether a pool serves the downstream.
-local function has_workers(ds, now)
-  if num(ds, 'alive') >= now then return true end
-  local _, alive = live(now) -- written by a pool that does not keep `alive`
-  return alive >= now
-end
-
 -- crowd lists the tenants that share the downstream's rate with t. Each stands for `like` of them: waiting jobs, tickets out,
 -- the instant from which on its next may leave, its interval, virtual time and weight.
 local function crowd(ds, t, now)
@@ -53,7 +46,7 @@ end
 local function expected(ds, t, nth, now)
   local paused = math.max(num(t, 'until'), num(ds, 'until'))
   if paused >= FOREVER then return 0, 'paused' end
-  if not has_workers(ds, now) then return 0, 'no_workers' end
+  if num(ds, 'alive') < now then return 0, 'no_workers' end
   if nth > by_time(ds, t, now) then return 0, 'in_flight' end
   local from = math.max(now, paused)
   local at = math.max(from, earliest(t.tl, now, ds.grace)) + math.floor((num(t, 'out') + nth - 1) * t.tl.step)

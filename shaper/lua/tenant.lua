@@ -8,7 +8,6 @@ local FALLBACK = {
 }
 local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax',
   'p:timeout', 'p:wait', 'p:keep' }
-local FOREVER = 9e15 -- `until` of a pause without an end
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
