@@ -23,6 +23,8 @@
 //   - for many keys and processes: Redis, whose scripts (lua/*.lua) are a second writing
 //     of the same functions.
 //
+// LeakyQueue and Timeline are functions, and a script; the queue of package shaper runs it.
+//
 // Memory and Redis are Limiters, and answer the same to the microsecond: one suite runs
 // over both, with the vectors of testdata/generate.py, the exact specification.
 package buckets

@@ -40,8 +40,12 @@ func ScriptHashes() map[string]string {
 func script(files ...string) *luaScript {
 	var src []byte
 	for _, f := range files {
-		if f == "algorithms" { // of the admission checks
+		switch f {
+		case "algorithms": // of the admission checks
 			src = append(src, buckets.LuaFunctions()...)
+			continue
+		case "timeline":
+			src = append(src, buckets.LuaTimeline()...)
 			continue
 		}
 		b, err := luaFiles.ReadFile("lua/" + f + ".lua")

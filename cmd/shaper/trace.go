@@ -35,6 +35,7 @@ type tracing struct {
 	sizes     map[string]*int
 	window    time.Duration
 	rate      buckets.Rate
+	grace     time.Duration
 	calls     []trace.Call
 }
 
@@ -46,6 +47,7 @@ func traceCommand() *cli.Command {
 		ArgsUsage: "ALGORITHM AT[:COST]...",
 		Description: "ALGORITHM is fixed-window, sliding-log or sliding-counter, with --limit and --window; token-bucket, with --capacity\n" +
 			"and --rate; leaky-bucket, the meter that refuses, or leaky-queue, which makes wait, with --depth and --rate.\n" +
+			"A leaky-queue may have a --grace: what the daemon's queues have is half their tolerance, 10ms.\n" +
 			"AT is when a call comes, in seconds, with up to 6 decimals; COST how much it takes, 1 where it is not given.",
 		Flags: append([]cli.Flag{
 			cmdline.Whole("limit", "how much a window lets pass: `N`", limit),
@@ -53,6 +55,7 @@ func traceCommand() *cli.Command {
 			cmdline.Whole("capacity", "how many tokens the bucket holds: `N`", capacity),
 			cmdline.Whole("depth", "how much the leaky bucket or queue holds: `N`", depth),
 			cmdline.Rate("rate", "how fast the bucket fills or leaks: `RATE` such as 10/s, 600/m or 1/90s", &t.rate),
+			cmdline.Duration("grace", "a departure that passed at most `DURATION` ago keeps its slot, so that lateness is made up", &t.grace),
 			&cli.StringFlag{Name: "store", Usage: "where the state is kept: `WORD`, memory or redis; of a Redis nothing but one key is used, and removed", Value: "memory"},
 			&cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"},
 		}, cmdline.StoreFlags()...),
@@ -68,7 +71,9 @@ func traceCommand() *cli.Command {
 		"# six within two seconds, although the limit is 3 a minute",
 		"shaper trace fixed-window --limit 3 --window 60s 59 59 59 61 61 61",
 		"# the queue lets nobody burst: each waits for its turn",
-		"shaper trace leaky-queue --depth 3 --rate 10/s 0 0 0 0")
+		"shaper trace leaky-queue --depth 3 --rate 10/s 0 0 0 0",
+		"# 5 ms late is made up, 11 ms is not",
+		"shaper trace leaky-queue --depth 9 --rate 10/s --grace 10ms 0 0.105 0.205 0.311 0.411")
 }
 
 // read reads the command line, before a store is asked.
@@ -88,6 +93,12 @@ func (t *tracing) read(c *cli.Context) error {
 	t.algorithm = args[0]
 	if err := t.readParameters(c, traced[i].size, traced[i].pace); err != nil {
 		return err
+	}
+	if c.IsSet("grace") {
+		if t.algorithm != leakyQueue {
+			return cliutil.Usagef("--grace %q beside %s: want it with %s only", t.grace, t.algorithm, leakyQueue)
+		}
+		t.given = append(t.given, fmt.Sprintf("--grace %q", t.grace))
 	}
 	if store := c.String("store"); store != "memory" && store != "redis" {
 		return cliutil.Usagef("--store %q: want memory or redis", store)
@@ -133,7 +144,7 @@ func (t *tracing) run(c *cli.Context) error {
 		size = max(size, int64(*n)) // one of them is given
 	}
 	spec := buckets.Spec{Algorithm: buckets.Algorithm(t.algorithm), Limit: size, Window: t.window, Rate: t.rate}
-	queue := buckets.LeakyQueue{Depth: size, Rate: t.rate}
+	queue := buckets.LeakyQueue{Depth: size, Rate: t.rate, Grace: t.grace}
 	invalid := spec.Validate
 	if t.algorithm == leakyQueue {
 		invalid = queue.Validate

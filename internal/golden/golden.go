@@ -13,6 +13,7 @@ type Vector struct {
 		Limit    int64 `json:"limit"`
 		Window   int64 `json:"window_us"`
 		Depth    int64 `json:"depth"`
+		Grace    int64 `json:"grace_us"`
 	} `json:"params"`
 	Rows []struct {
 		T         int64 `json:"t_us"`

@@ -100,7 +100,7 @@ func (v vector) run(t *testing.T, rdb redis.UniversalClient) {
 	}
 	rate := buckets.Rate{Events: v.Params.Events, Period: time.Duration(v.Params.Per) * time.Microsecond}
 	if v.Algorithm == "leaky-queue" {
-		v.checkQueue(t, buckets.LeakyQueue{Depth: v.Params.Depth, Rate: rate}, rdb, calls)
+		v.checkQueue(t, buckets.LeakyQueue{Depth: v.Params.Depth, Rate: rate, Grace: time.Duration(v.Params.Grace) * time.Microsecond}, rdb, calls)
 		return
 	}
 	spec := buckets.Spec{Algorithm: buckets.Algorithm(v.Algorithm), Limit: max(v.Params.Limit, v.Params.Capacity, v.Params.Depth), Rate: rate,

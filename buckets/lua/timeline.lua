@@ -1,9 +1,7 @@
--- timeline: when the next departure may be. It counts intervals as buckets.Timeline does, exactly; but a queue of real workers also
--- has a grace (what passed a moment ago is still granted), an epoch (since when nothing was forgotten) and slots that lie ahead,
--- which that one has not. So the two give other slots where a grant comes late: at 10/s, 105 ms after the first, this one 100 ms
--- (within the grace), that one 105.
+-- timeline: when the next departure may be. The same function as Timeline of timeline.go, over a hash.
 --
--- Fields of a tenant (or of a downstream that has a rate), all absent until the first grant:
+-- Needs put(h, field, value) and num(h, field) of whoever includes it, which keep a table h for a hash in Redis.
+-- Fields of the hash, all absent until the first grant:
 --   slot  µs  the last slot granted
 --   next  µs  whole part of the next departure, rem its remainder in 1/events µs (exact: no drift)
 --   r         the rate "events/period-µs" that next was computed with
@@ -21,13 +19,13 @@ end
 
 -- timeline brings h up to now and to the rate that applies now. It changes only the table, not Redis. A clock that
 -- stepped back is noted in it, so that whoever saves h starts the wait; noted by nobody, the wait would never end.
---   epoch  µs since when this Redis is known to have forgotten nothing
+--   epoch  µs since when this Redis is known to have forgotten nothing; 0 = it never did
 --   ahead  µs by which a grant may lie in the future of the call that granted it
 local function timeline(h, rate, now, epoch, ahead)
   local ev, per = string.match(rate, '^(%d+)/(%d+)$')
   ev, per = tonumber(ev), tonumber(per)
   local tl = { ev = ev, per = per, rate = rate, step = per / ev,
-    slot = tonumber(h.slot), next = tonumber(h.next), rem = num(h, 'rem'), seen = tonumber(h.seen) }
+    slot = tonumber(h.slot), next = tonumber(h.next) or -math.huge, rem = num(h, 'rem'), seen = tonumber(h.seen) }
   if tl.slot and now < tl.seen then
     -- The clock stepped back. What lay ahead then lies ahead now; the time in between counts as none.
     tl.slot, tl.seen = tl.slot - (tl.seen - now), now
@@ -36,10 +34,10 @@ local function timeline(h, rate, now, epoch, ahead)
   elseif tl.slot and h.r ~= rate then
     tl.next, tl.rem = after(tl.slot, ev, per)
   end
-  if not tl.seen or tl.seen < epoch then
+  if epoch > 0 and (not tl.seen or tl.seen < epoch) then
     -- Redis restarted or failed over since: a grant that it forgot may lie up to `ahead` after epoch.
     local hold, rem = after(epoch + ahead, ev, per)
-    if hold >= (tl.next or 0) then tl.next, tl.rem = hold, rem end
+    if hold >= tl.next then tl.next, tl.rem = hold, rem end
   end
   return tl
 end
