@@ -32,6 +32,8 @@ type daemon struct {
 	log        *slog.Logger
 	store      *store.Store
 	registry   *prometheus.Registry
+	configs    []*configured
+	looker     *looker // after them
 	pools      []*workers.Pool
 	schedulers []*shaper.Scheduler
 	server     *http.Server
@@ -125,6 +127,7 @@ func (d *daemon) startBehind(ctx context.Context) (Running, error) {
 			return Running{}, fmt.Errorf("downstream %s: %w", ds.Name, err)
 		}
 	}
+	d.looker = startLooker(d.configs)
 	return Running{Redis: d.store.URL}, nil
 }
 
@@ -144,6 +147,9 @@ func (d *daemon) wait(ctx context.Context) error {
 // stop ends what was started, in the order that Run promises.
 func (d *daemon) stop() error {
 	d.draining.Store(true)
+	if d.looker != nil {
+		d.looker.stop()
+	}
 	for _, s := range d.schedulers {
 		s.Stop()
 	}

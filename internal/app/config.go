@@ -34,7 +34,6 @@ type Downstream struct {
 	Name        string
 	Policy      shaper.DownstreamPolicy
 	Tenants     map[string]shaper.Policy
-	Version     time.Time            // of the policies: whatever was set later stays
 	Concurrency int                  // places in this process; 0 = the default
 	Client      shaper.ClientOptions // how the API takes jobs
 	Handler     asynq.Handler        // what runs a job; needed by the role worker
