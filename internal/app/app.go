@@ -84,8 +84,12 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 	var listener net.Listener
 	if d.cfg.Listen != "" {
 		var err error
-		if listener, err = api.Listen(ctx, d.cfg.Listen); err != nil {
+		listener, err = api.Listen(ctx, d.cfg.Listen)
+		if err != nil && !d.cfg.MayListen {
 			return Running{}, err
+		}
+		if err != nil {
+			d.log.Warn("no HTTP API and no metrics, for nothing was said of where to listen and the usual address cannot be had", "err", err)
 		}
 	}
 	running, err := d.startBehind(ctx)
@@ -95,7 +99,7 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 		}
 		return running, err
 	}
-	running.Address = listener.Addr().String()
+	running.Address = api.Address(listener)
 	handler, err := d.handler(loopback)
 	if err != nil {
 		_ = listener.Close()
