@@ -83,8 +83,8 @@ func eventually(t *testing.T, pattern string, cmd func() *exec.Cmd) {
 	t.Fatalf("%q never printed %s: %s (%v)", cmd().Args, pattern, out, err)
 }
 
-// A daemon whose log reader goes away, and whose terminal does, goes on, and so do the commands that it runs; they are told of broken pipes as
-// ever.
+// A daemon whose log reader goes away, and whose terminal does, goes on, and so do the commands
+// that it runs; they are told of broken pipes as ever.
 func TestDaemonOutlivesItsLogReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,7 +144,8 @@ echo ran to its end`
 	daemon.end(0)
 }
 
-// A daemon whose log nobody reads, or whose log's disk is full, does its work and ends when it is told, or when it cannot go on.
+// A daemon whose log nobody reads, or whose log's disk is full, does its work and ends when it is
+// told, or when it cannot go on.
 func TestDaemonDoesNotWaitForItsLog(t *testing.T) {
 	t.Parallel()
 	stuck := func(t *testing.T) *os.File {
@@ -215,7 +216,8 @@ func TestDemoEndsWithItsReader(t *testing.T) {
 	}
 }
 
-// Without --listen a daemon with a store of its own is at the usual address, or says that it cannot be there and how to choose another.
+// Without --listen a daemon with a store of its own is at the usual address, or says that it cannot
+// be there and how to choose another.
 func TestUsualAddress(t *testing.T) {
 	const usual = "127.0.0.1:8080"
 	dir := t.TempDir()

@@ -18,7 +18,8 @@ type shown struct {
 	prints  []string
 }
 
-// fiveMinutes reads the commands of the section "Five minutes" of the README. Every block of it is a console.
+// fiveMinutes reads the commands of the section "Five minutes" of the README. Every block of it is
+// a console.
 func fiveMinutes(t *testing.T) (all []shown) {
 	b, err := os.ReadFile("../README.md")
 	if err != nil {
@@ -46,7 +47,8 @@ func fiveMinutes(t *testing.T) (all []shown) {
 	return all
 }
 
-// varies is what is another each time, or on another machine. The words of shaper verify for how punctual this machine is are too.
+// varies is what is another each time, or on another machine. The words of shaper verify for how
+// punctual this machine is are too.
 var varies = []struct {
 	pattern *regexp.Regexp
 	is      string
@@ -66,7 +68,8 @@ func alike(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// compare fails the test unless got is what the README shows. There … stands for anything: for lines where it is one, else within its line.
+// compare fails the test unless got is what the README shows. There … stands for anything: for
+// lines where it is one, else within its line.
 func (s shown) compare(t *testing.T, got string) {
 	t.Helper()
 	like := alike
@@ -89,8 +92,9 @@ func (s shown) compare(t *testing.T, got string) {
 	}
 }
 
-// TestFiveMinutes does what the README says, in its order. It does not build the programs, since it has them, and it gives the daemon another
-// port and another folder than those that the README shows, since they may be in use here.
+// TestFiveMinutes does what the README says, in its order. It does not build the programs, since it
+// has them, and it gives the daemon another port and another folder than those that the README
+// shows, since they may be in use here.
 func TestFiveMinutes(t *testing.T) {
 	t.Parallel()
 	all := fiveMinutes(t)

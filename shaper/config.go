@@ -18,13 +18,14 @@ type Applied struct {
 	By     string   // if not "": another one was begun while this one was applied, and holds in its place
 }
 
-// Apply sets the whole policy of the downstream and of the tenants named, as a configuration has them: a field that is not
-// set is unset, a tenant that the configuration before named and this one does not has the defaults again, and one that only ever was
-// set by hand stays as it is.
+// Apply sets the whole policy of the downstream and of the tenants named, as a configuration has
+// them: a field that is not set is unset, a tenant that the configuration before named and this one
+// does not has the defaults again, and one that only ever was set by hand stays as it is.
 //
-// What is applied last holds, whatever the clocks say. Only a configuration whose content was applied last, as a whole, is not applied again: it
-// leaves alone what was set by hand since. An Apply that ends early, with an error or a process, leaves a part of it, and the next one
-// of any content is applied.
+// What is applied last holds, whatever the clocks say. Only a configuration whose content was
+// applied last, as a whole, is not applied again: it leaves alone what was set by hand since. An
+// Apply that ends early, with an error or a process, leaves a part of it, and the next one of any
+// content is applied.
 func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[string]Policy) (Applied, error) {
 	if err := p.Validate(); err != nil {
 		return Applied{}, fmt.Errorf("downstream %s: %w", a.q.downstream, err)
@@ -46,7 +47,8 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	}
 }
 
-// item is the policy of the downstream or of a tenant as the script takes it: name, number of fields, field, value, …
+// item is the policy of the downstream or of a tenant as the script takes it: name, number of
+// fields, field, value, …
 type item []any
 
 func newItem(name string, fields []string) item {
@@ -68,8 +70,8 @@ type applying struct {
 	applied Applied
 }
 
-// all goes through all the steps. If it is not over, it is to begin anew: the same content was begun again, by another daemon, after a
-// third one had interrupted both.
+// all goes through all the steps. If it is not over, it is to begin anew: the same content was
+// begun again, by another daemon, after a third one had interrupted both.
 func (c *applying) all(ctx context.Context, items []item) (over bool, err error) {
 	c.applied.Digest = c.digest
 	r, over, err := c.step(ctx, "begin")
@@ -127,8 +129,9 @@ type ConfigState struct {
 	Others []string // digests of others that daemons have which looked too
 }
 
-// LookAtConfig tells which configuration holds, and which ones daemons had other than the one with this digest that looked within the last
-// while, at most a minute. It makes known that this process has that one.
+// LookAtConfig tells which configuration holds, and which ones daemons had other than the one with
+// this digest that looked within the last while, at most a minute. It makes known that this process
+// has that one.
 func (a *Admin) LookAtConfig(ctx context.Context, digest string, within time.Duration) (ConfigState, error) {
 	v, err := a.q.run(ctx, configScript, "look at configuration", "look", digest, 0, micros(within))
 	if err != nil {

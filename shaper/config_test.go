@@ -24,7 +24,8 @@ func file(n int, tenants ...string) (DownstreamPolicy, map[string]Policy) {
 	return DownstreamPolicy{MaxInFlight: n, Defaults: Policy{Depth: n}}, named
 }
 
-// What is applied last holds, by its content and no clock; only what is applied already leaves alone what was set by hand since.
+// What is applied last holds, by its content and no clock; only what is applied already leaves
+// alone what was set by hand since.
 func TestApply(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	ctx := t.Context()
@@ -134,7 +135,8 @@ func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// An Apply that ends after any of its steps is taken up by the next one, of the same content or of another, as if it had never been.
+// An Apply that ends after any of its steps is taken up by the next one, of the same content or of
+// another, as if it had never been.
 func TestApplyInParts(t *testing.T) {
 	server := redistest.Start(t)
 	names := func(letter string) (l []string) {
@@ -210,7 +212,8 @@ func stands(t *testing.T, admin *Admin, n int, tenants []string) {
 	}
 }
 
-// Of configurations that are applied at the same time one holds as a whole, and who applied another one is told.
+// Of configurations that are applied at the same time one holds as a whole, and who applied another
+// one is told.
 func TestConfigsDoNotMix(t *testing.T) {
 	rdb := redistest.Open(t)
 	admin, err := NewAdmin(rdb, "d")
@@ -266,7 +269,8 @@ func TestConfigsDoNotMix(t *testing.T) {
 	}
 }
 
-// Daemons with different configurations learn of each other, and which one holds; also when Redis has lost it.
+// Daemons with different configurations learn of each other, and which one holds; also when Redis
+// has lost it.
 func TestLookAtConfig(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	look := func(digest string, want ConfigState) {

@@ -18,8 +18,9 @@ type unixListener struct {
 	file fs.FileInfo
 }
 
-// listenUnix listens at a path that only this user may connect to. A socket that stands there is replaced if nobody listens at it any
-// more; of two daemons that replace one in the same moment the later one has the path.
+// listenUnix listens at a path that only this user may connect to. A socket that stands there is
+// replaced if nobody listens at it any more; of two daemons that replace one in the same moment the
+// later one has the path.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -28,7 +29,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := vacant(ctx, path); err != nil {
 		return nil, err
 	}
-	// It comes into being in a folder that is closed to others: at its place it never had other rights than its own.
+	// It comes into being in a folder that is closed to others: at its place it never had other
+	// rights than its own.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".")
 	if err != nil {
 		return nil, err

@@ -75,8 +75,9 @@ func listed(names []string) string {
 	return strings.Join(names, " ")
 }
 
-// look tells, once each, that another configuration holds than this daemon's, or that other daemons have another one. Where none
-// holds, since Redis has lost it or its application was left half done, it applies this daemon's.
+// look tells, once each, that another configuration holds than this daemon's, or that other daemons
+// have another one. Where none holds, since Redis has lost it or its application was left half
+// done, it applies this daemon's.
 func (c *configured) look(ctx context.Context) error {
 	c.mu.Lock()
 	digest := c.digest

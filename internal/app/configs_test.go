@@ -52,8 +52,8 @@ func (l *logged) in(cfg Config) Config {
 
 func nothing(context.Context, *asynq.Task) error { return nil }
 
-// Two daemons with different configurations both say so, and the one started last holds; where Redis loses it, also for daemons without
-// workers, it is applied again.
+// Two daemons with different configurations both say so, and the one started last holds; where
+// Redis loses it, also for daemons without workers, it is applied again.
 func TestTwoConfigs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -1,9 +1,10 @@
 -- config: apply a configuration, the downstream's whole policy and those of the tenants that it names, in steps: begin, set …,
 -- left …, end. Safe to repeat.
 --
--- A configuration goes by the digest of its content, and no clock has a say. One that was applied last, as a whole, is not applied again, so that what
--- was set by hand since stays. The last one begun holds: the steps of another one that is still under way do nothing from then
--- on. Daemons with the same one go through the steps together, in the same generation.
+-- A configuration goes by the digest of its content, and no clock has a say. One that was applied
+-- last, as a whole, is not applied again, so that what was set by hand since stays. The last one begun
+-- holds: the steps of another one that is still under way do nothing from then on. Daemons with the
+-- same one go through the steps together, in the same generation.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] step  [3] digest  [4] generation, as begin returned it

@@ -16,9 +16,10 @@ const (
 	logFlush      = 2 * time.Second // how long Stop waits for a reader
 )
 
-// LogQueue is a daemon's log. Whoever logs never waits and never fails: lines are written in the background, and those that cannot be, since their
-// reader is slow, the disk is full or nobody is there, are dropped and counted. The next line that can be written comes after one
-// that tells how many were lost.
+// LogQueue is a daemon's log. Whoever logs never waits and never fails: lines are written in the
+// background, and those that cannot be, since their reader is slow, the disk is full or nobody is
+// there, are dropped and counted. The next line that can be written comes after one that tells how
+// many were lost.
 //
 // NewLogQueue starts the goroutine that writes; Stop ends it.
 type LogQueue struct {
@@ -35,7 +36,8 @@ type LogQueue struct {
 	done     chan struct{}
 }
 
-// NewLogQueue returns a logger for --log-format, "text" for people or "json", that writes to w by a LogQueue.
+// NewLogQueue returns a logger for --log-format, "text" for people or "json", that writes to w by a
+// LogQueue.
 func NewLogQueue(w io.Writer, format string, level slog.Level) (*LogQueue, *slog.Logger, error) {
 	q := &LogQueue{w: w, lines: make(chan []byte, logQueueLines), stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
@@ -72,7 +74,8 @@ func (q *LogQueue) drop(line []byte) {
 // Dropped returns how many lines were lost so far.
 func (q *LogQueue) Dropped() uint64 { return q.dropped.Load() }
 
-// Stop writes what waits, but gives up after two seconds: then the goroutine is left with its write. What is logged later may be lost.
+// Stop writes what waits, but gives up after two seconds: then the goroutine is left with its
+// write. What is logged later may be lost.
 func (q *LogQueue) Stop() {
 	q.stopOnce.Do(func() { close(q.stop) })
 	select {

@@ -76,7 +76,8 @@ func TestLogQueueTellsWhatWasLost(t *testing.T) {
 	}
 }
 
-// Who logs does not wait for a reader that does not read, nor does Stop for ever; and memory has a bound.
+// Who logs does not wait for a reader that does not read, nor does Stop for ever; and memory has a
+// bound.
 func TestLogQueueDoesNotWait(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

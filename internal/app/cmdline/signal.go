@@ -20,9 +20,10 @@ func Main(program Program) {
 	os.Exit(program(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Outlive lets a daemon outlive its terminal and the reader of its log, until stop is called: SIGHUP is logged, and a write to a closed
-// stdout or stderr fails instead of ending the process. Neither is ignored, since the programs that it runs would inherit that:
-// `foo | head` would not end.
+// Outlive lets a daemon outlive its terminal and the reader of its log, until stop is called:
+// SIGHUP is logged, and a write to a closed stdout or stderr fails instead of ending the process.
+// Neither is ignored, since the programs that it runs would inherit that: `foo | head` would not
+// end.
 func Outlive(log *slog.Logger) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE)
@@ -42,8 +43,8 @@ func Outlive(log *slog.Logger) (stop func()) {
 	}
 }
 
-// WhileHeard returns a context that ends when the terminal is closed or nobody reads stdout or stderr any more, for a program that is
-// of no use then but has something to clean up.
+// WhileHeard returns a context that ends when the terminal is closed or nobody reads stdout or
+// stderr any more, for a program that is of no use then but has something to clean up.
 func WhileHeard(ctx context.Context) (_ context.Context, stop func()) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
 }
