@@ -17,7 +17,7 @@ import (
 var scriptTexts = map[string][]string{
 	"buckets/script.go":           {"source", "LuaFunctions() + luaAll", `source + "local ask, write = " + name + ", " + strconv.FormatBool(write) + "\n" + luaEach`},
 	"shaper/scripts.go":           {"string(src)"},
-	"internal/app/trace/queue.go": {"queueSource"},
+	"buckets/redisqueue.go":       {"luaChanges + luaTimeline + luaLeakyQueue"},
 	"internal/redisurl/rights.go": {"restartProbe"},
 	"workers/drainclient.go":      {"mayWrite + script", "addText"}, // script is a constant of asynq's
 }

@@ -2,9 +2,6 @@ package shaper
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -26,75 +23,16 @@ func NewAdmin(rdb redis.UniversalClient, downstream string) (*Admin, error) {
 	return &Admin{q}, nil
 }
 
-// Apply sets the whole policy of the downstream and of the tenants named, as a configuration file has them. A field that is
-// not set is unset. The newest version wins, for the downstream and for each tenant on its own: what was set later by hand, or
-// by a newer file, stays. A configuration that was applied before and has not changed since is not applied again.
-// Returns the names ("" is the downstream) for which something newer stands.
-func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[string]Policy, version time.Time) (stale []string, err error) {
-	if err := p.Validate(); err != nil {
-		return nil, fmt.Errorf("downstream %s: %w", a.q.downstream, err)
-	}
-	names := make([]string, 0, len(tenants))
-	for name, tp := range tenants {
-		if err := firstErr(ValidName("tenant", name), tp.Validate()); err != nil {
-			return nil, fmt.Errorf("downstream %s: tenant %s: %w", a.q.downstream, clip(name, 80), err)
-		}
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	sum := sha256.New()
-	fields := downstreamFields(p)
-	fmt.Fprint(sum, fields)
-	for _, name := range names {
-		fmt.Fprint(sum, name, policyFields(tenants[name]))
-	}
-	print := hex.EncodeToString(sum.Sum(nil)[:8])
-	applied, err := a.q.rdb.HGet(ctx, a.q.downstreamKey(), "config").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, storeErr("read applied configuration", err)
-	}
-	if applied == print {
-		return nil, nil
-	}
-	for _, name := range names {
-		ok, err := a.setPolicy(ctx, name, version, true, policyFields(tenants[name]))
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			stale = append(stale, name)
-		}
-	}
-	ok, err := a.setPolicy(ctx, "", version, true, append(fields, "config", print))
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		stale = append(stale, "")
-	}
-	return stale, nil
-}
-
-func (a *Admin) setPolicy(ctx context.Context, tenant string, version time.Time, whole bool, fields []string) (bool, error) {
-	v, flag := int64(0), 0
-	if !version.IsZero() {
-		v = version.UnixMicro()
-	}
-	if whole {
-		flag = 1
-	}
-	args := []any{tenant, v, flag}
+// setPolicy sets those of the fields that have a value.
+func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) error {
+	args := []any{tenant}
 	for i := 0; i < len(fields); i += 2 {
-		if whole || fields[i+1] != "" {
+		if fields[i+1] != "" {
 			args = append(args, fields[i], fields[i+1])
 		}
 	}
-	r, err := a.q.run(ctx, policyScript, "set policy", args...)
-	if err != nil {
-		return false, err
-	}
-	n, _ := r.(int64)
-	return n == 1, nil
+	_, err := a.q.run(ctx, policyScript, "set policy", args...)
+	return err
 }
 
 // Downstream returns the downstream's policy as it applies, defaults filled in.
@@ -111,8 +49,7 @@ func (a *Admin) SetDownstream(ctx context.Context, p DownstreamPolicy) error {
 	if err := p.Validate(); err != nil {
 		return err
 	}
-	_, err := a.setPolicy(ctx, "", time.Time{}, false, downstreamFields(p))
-	return err
+	return a.setPolicy(ctx, "", downstreamFields(p))
 }
 
 // SetTenant sets those fields of a tenant's policy that are set in p; the others stay as they are. A tenant that was
@@ -121,8 +58,7 @@ func (a *Admin) SetTenant(ctx context.Context, tenant string, p Policy) error {
 	if err := firstErr(ValidName("tenant", tenant), p.Validate()); err != nil {
 		return err
 	}
-	_, err := a.setPolicy(ctx, tenant, time.Time{}, false, policyFields(p))
-	return err
+	return a.setPolicy(ctx, tenant, policyFields(p))
 }
 
 // Pause lets nothing of a tenant start for d, or until it is resumed if d is not positive. What runs goes on.

@@ -37,7 +37,7 @@ func TestAdmission(t *testing.T) {
 		Defaults: Policy{Rate: buckets.PerSecond(1), Depth: 4},
 		Admit:    rules(t, "fixed_window 3/d name=each", "fixed_window 5/d name=all per=downstream"),
 	}
-	if _, err := admin.Apply(ctx, policy, nil, time.Time{}); err != nil {
+	if _, err := admin.Apply(ctx, policy, nil); err != nil {
 		t.Fatal(err)
 	}
 	stands, err := admin.Downstream(ctx)
@@ -98,7 +98,7 @@ func TestRefusedTakesNothing(t *testing.T) {
 	if _, err := admin.Apply(ctx, DownstreamPolicy{
 		Defaults: Policy{Rate: buckets.Rate{Events: 1, Period: time.Hour}, Depth: 2},
 		Admit:    rules(t, "token_bucket 3/d burst 3"),
-	}, nil, time.Time{}); err != nil {
+	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c, _ := NewClient(rdb, "d", ClientOptions{})

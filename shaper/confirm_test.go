@@ -172,6 +172,9 @@ func TestCluster(t *testing.T) {
 		if err := w.admin.Remove(ctx, "a"); err != nil {
 			t.Error(err)
 		}
+		if _, err := w.admin.Apply(ctx, DownstreamPolicy{}, map[string]Policy{"a": {}}); err != nil {
+			t.Error(err)
+		}
 		seen.all(t)
 	})
 	t.Run("a slot that moves", func(t *testing.T) { moving(t, cluster) })
@@ -307,7 +310,7 @@ func (c *calls) all(t *testing.T) {
 	for name, s := range map[string]*luaScript{
 		"enqueue": enqueueScript, "release": releaseScript, "gate": gateScript, "finish": finishScript, "beat": beatScript,
 		"giveback": givebackScript, "cancel": cancelScript, "dead": deadScript, "purge": purgeScript, "policy": policyScript,
-		"pause": pauseScript, "forget": forgetScript, "find": findScript, "stats": statsScript,
+		"config": configScript, "pause": pauseScript, "forget": forgetScript, "find": findScript, "stats": statsScript,
 	} {
 		if _, called := c.hashes.Load(s.Hash()); !called {
 			t.Errorf("%s has not been called on a cluster", name)

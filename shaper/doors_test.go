@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -51,7 +50,7 @@ func TestNamesAtEveryDoor(t *testing.T) {
 		"Wait, id":       func(s string) error { return second(client.Wait(ctx, "a", s)) },
 
 		"Apply": func(s string) error {
-			return second(admin.Apply(ctx, DownstreamPolicy{}, map[string]Policy{s: {}}, time.Time{}))
+			return second(admin.Apply(ctx, DownstreamPolicy{}, map[string]Policy{s: {}}))
 		},
 		"SetTenant":       func(s string) error { return admin.SetTenant(ctx, s, Policy{Depth: 1}) },
 		"Pause":           func(s string) error { return admin.Pause(ctx, s, 0) },

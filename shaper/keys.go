@@ -15,6 +15,8 @@ func (q queue) runKey() string                 { return q.prefix + "run" }
 func (q queue) poolsKey() string               { return q.prefix + "pools" }
 func (q queue) tenantsKey() string             { return q.prefix + "tenants" }
 func (q queue) logKey() string                 { return q.prefix + "log" }
+func (q queue) namedKey() string               { return q.prefix + "named" }
+func (q queue) configsKey() string             { return q.prefix + "configs" }
 func (q queue) signalChannel() string          { return q.prefix + "sig" }
 func (q queue) tenantKey(t string) string      { return q.prefix + "t:" + t }
 func (q queue) waitKey(t string) string        { return q.prefix + "w:" + t }

@@ -17,8 +17,12 @@ import (
 func TestKeysTwin(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.pool("p", 9)
-	w.setDownstream(DownstreamPolicy{DepartureLog: 100, Admit: rules(t, "fixed_window 3000/d name=each", "fixed_window 5000/d name=all per=downstream")})
-	w.set("T", Policy{Rate: rate(1000, time.Second)})
+	applied, err := w.admin.Apply(t.Context(),
+		DownstreamPolicy{DepartureLog: 100, Admit: rules(t, "fixed_window 3000/d name=each", "fixed_window 5000/d name=all per=downstream")},
+		map[string]Policy{"T": {Rate: rate(1000, time.Second)}})
+	w.must(err)
+	_, err = w.admin.LookAtConfig(t.Context(), applied.Digest, time.Second)
+	w.must(err)
 	for _, id := range []string{"dead", "done", "running", "out"} {
 		w.offer(Spec{Tenant: "T", ID: id})
 	}
@@ -40,7 +44,7 @@ func TestKeysTwin(t *testing.T) {
 	w.offer(Spec{Tenant: "U", ID: "due"})
 
 	q := w.q
-	want := []string{q.downstreamKey(), q.dueKey(), q.readyKey(), q.outKey(), q.runKey(), q.poolsKey(), q.tenantsKey(), q.logKey(),
+	want := []string{q.downstreamKey(), q.dueKey(), q.readyKey(), q.outKey(), q.runKey(), q.poolsKey(), q.tenantsKey(), q.logKey(), q.namedKey(), q.configsKey(),
 		q.tenantKey("T"), q.waitKey("T"), q.backKey("T"), q.laterKey("T"), q.jobsKey("T"), q.stateKey("T"), q.outsKey("T"), q.deadKey("T"), q.endKey("T", "done"),
 		q.receiptKey(displaced.Token),
 		q.tenantKey("U"), q.waitKey("U"), q.jobsKey("U"), q.admitKey("each", "T"), q.admitKey("each", "U"), q.admitKey("all", "")}

@@ -144,7 +144,7 @@ func TestDepartureLog(t *testing.T) {
 					i`},
 				{"turned on again", func(w *world) {
 					for range 2 {
-						_, err := w.admin.Apply(w.t.Context(), DownstreamPolicy{}, nil, time.Time{})
+						_, err := w.admin.Apply(w.t.Context(), DownstreamPolicy{}, nil)
 						w.must(err)
 					}
 					w.offers("b", 1)

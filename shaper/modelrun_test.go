@@ -242,7 +242,7 @@ func (p *player) stepCap() {
 	p.m.cap = int64(p.r.IntN(4))
 	p.log("cap of the downstream %d", p.m.cap)
 	p.repeat(func() string {
-		_, err := p.admin.setPolicy(p.t.Context(), "", time.Time{}, false, []string{"cap", fmt.Sprint(p.m.cap)})
+		err := p.admin.setPolicy(p.t.Context(), "", []string{"cap", fmt.Sprint(p.m.cap)})
 		p.must(err)
 		return ""
 	}, true)
@@ -279,7 +279,7 @@ func (p *player) drain() {
 		p.pause(name, 0)
 	}
 	p.m.cap = 0
-	_, err := p.admin.setPolicy(p.t.Context(), "", time.Time{}, false, []string{"cap", "0"})
+	err := p.admin.setPolicy(p.t.Context(), "", []string{"cap", "0"})
 	p.must(err)
 	p.beat("p1", 4, time.Hour)
 	for i := 0; p.left() > 0 && !p.t.Failed(); i++ {

@@ -30,7 +30,7 @@ func open(ctx context.Context, b *bench, rate int64, depth int) (*shaper.Admin, 
 		return nil, nil, err
 	}
 	p := shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(rate), Depth: depth}}
-	if _, err := admin.Apply(ctx, p, nil, time.Time{}); err != nil {
+	if _, err := admin.Apply(ctx, p, nil); err != nil {
 		return nil, nil, err
 	}
 	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})

@@ -22,8 +22,13 @@ func demoCommand() *cli.Command {
 			}
 			columns, _ := cmdline.Terminal(c.App.Writer)
 			log := slog.New(cmdline.NewConciseHandler(c.App.ErrWriter, slog.LevelError))
-			err := demo.Run(c.Context, c.App.Writer, columns, log)
-			if errors.Is(err, context.Canceled) {
+			ctx, stop := cmdline.WhileHeard(c.Context)
+			defer stop()
+			err := demo.Run(ctx, c.App.Writer, columns, log)
+			switch {
+			case errors.Is(err, context.Canceled) && c.Context.Err() == nil: // there is nobody to tell
+				return &cliutil.Exit{Code: cliutil.ExitFailed}
+			case errors.Is(err, context.Canceled):
 				return cliutil.Exitf(cliutil.ExitFailed, "interrupted")
 			}
 			return err

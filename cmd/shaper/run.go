@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -26,6 +28,9 @@ type runFlags struct {
 	grace       time.Duration
 	client      shaper.ClientOptions
 }
+
+// defaultListen is where a daemon listens that nobody told where.
+const defaultListen = "127.0.0.1:8080"
 
 // defaultGrace is how long running jobs may take to end after the first signal.
 const defaultGrace = 30 * time.Second
@@ -49,7 +54,7 @@ func runCommand() *cli.Command {
 			cmdline.WaitReplicas(&f.client),
 			cmdline.WaitReplicasTimeout(&f.client),
 			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName},
-			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `HOST:PORT`; other than loopback addresses need SHAPER_API_TOKENS"},
+			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `ADDRESS`: HOST:PORT (other than loopback addresses need SHAPER_API_TOKENS), unix:/PATH, or none (default: " + defaultListen + " if it is free and the daemon has a store of its own, else none)"},
 			&cli.StringFlag{Name: "ratelimit-headers", Usage: "tell HTTP producers of the admission rules by `WORD`: legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},
 			&cli.StringFlag{Name: "roles", Usage: "do only `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
 			cmdline.Duration("grace", "how long running jobs may take to end when the daemon stops: `DURATION`", &f.grace),
@@ -78,17 +83,22 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 	if c.Bool("verbose") {
 		level = slog.LevelDebug
 	}
-	log, err := cmdline.NewLogger(c.App.ErrWriter, c.String("log-format"), level)
-	if err != nil {
-		return err
-	}
 	cfg, err := daemonConfig(c, f)
 	if err != nil {
 		return err
 	}
+	queue, log, err := cmdline.NewLogQueue(c.App.ErrWriter, c.String("log-format"), level)
+	if err != nil {
+		return err
+	}
+	defer cmdline.Outlive(log)() // until the last line is written
+	defer queue.Stop()
+	cfg.LogDropped = queue.Dropped
 	cfg.Log, cfg.Version, cfg.Tokens = log, version, api.Tokens(os.Getenv("SHAPER_API_TOKENS"))
 	cfg.Started = func(r app.Running) {
-		log.Info("roles: " + cfg.Roles.String())
+		roles := cfg.Roles
+		roles.API = roles.API && r.Address != "" // else the usual address was taken
+		log.Info("roles: " + roles.String())
 		for _, d := range cfg.Downstreams {
 			p := d.Policy.WithDefaults().Defaults
 			log.Info(fmt.Sprintf("downstream %s: each tenant's jobs leave at %s, one each %s; %d may wait", d.Name, p.Rate, p.Rate.Interval(), p.Depth))
@@ -96,18 +106,32 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 				log.Info(fmt.Sprintf("downstream %s: admits %s", d.Name, rule))
 			}
 		}
-		if r.Address != "" {
+		switch {
+		case strings.HasPrefix(r.Address, "unix:"):
+			log.Info("listening at " + r.Address)
+		case r.Address != "":
 			log.Info("listening at http://" + r.Address)
 		}
 	}
 	err = app.Run(c.Context, cfg)
 	if errors.Is(err, shaper.ErrInvalid) { // of a daemon everything is configuration
-		return &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
+		err = &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
 	}
 	if err == nil {
 		log.Info("stopped in good order")
+		return nil
 	}
-	return cmdline.Classify(err)
+	return tellLast(queue, cmdline.Classify(err))
+}
+
+// tellLast tells an error by way of the log, whose reader must not keep the process from its end.
+func tellLast(w io.Writer, err error) error {
+	code := cliutil.ExitFailed
+	if exit := (*cliutil.Exit)(nil); errors.As(err, &exit) {
+		code = exit.Code
+	}
+	fmt.Fprintf(w, "shaper: %v\n", err)
+	return &cliutil.Exit{Code: code}
 }
 
 // daemonConfig makes the daemon's configuration from a file or from flags; a flag that is given wins over the file.
@@ -143,8 +167,14 @@ func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
 	override("redis", &cfg.Redis)
 	override("data-dir", &cfg.DataDir)
 	override("listen", &cfg.Listen)
+	switch {
+	case cfg.Listen == "none":
+		cfg.Listen = ""
+	case cfg.Listen == "" && roles.API && cfg.Redis == "": // its jobs are of this machine
+		cfg.Listen, cfg.MayListen = defaultListen, true
+	}
 	if c.IsSet("roles") && roles.API && cfg.Listen == "" {
-		return app.Config{}, cliutil.Usagef("--roles %s: the role api needs an address: want --listen 127.0.0.1:8080 besides", roles)
+		return app.Config{}, cliutil.Usagef("--roles %s: the role api needs an address: want --listen %s besides", roles, defaultListen)
 	}
 	cfg.Roles.API = roles.API && cfg.Listen != ""
 	return cfg, nil

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/urfave/cli/v2"
@@ -19,7 +18,7 @@ import (
 
 // fromFlags adds the one downstream that flags describe.
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
-	d := app.Downstream{Name: c.String("downstream"), Version: time.Now(), Concurrency: f.concurrency, Client: f.client}
+	d := app.Downstream{Name: c.String("downstream"), Concurrency: f.concurrency, Client: f.client}
 	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
 	d.Policy.DepartureLog = f.departures
 	var err error
@@ -84,7 +83,7 @@ func downstreams(file *config.File, worker bool) ([]app.Downstream, error) {
 	var wrong []error
 	for _, name := range names {
 		d := file.Downstreams[name]
-		out := app.Downstream{Name: name, Policy: d.Policy, Tenants: d.Tenants, Version: file.Version(), Concurrency: d.Concurrency, Client: d.Client}
+		out := app.Downstream{Name: name, Policy: d.Policy, Tenants: d.Tenants, Concurrency: d.Concurrency, Client: d.Client}
 		switch {
 		case !worker:
 		case d.Target.IsZero():

@@ -26,7 +26,7 @@ func setTenantCommand() *cli.Command {
 	)
 	return cliutil.Examples(&cli.Command{
 		Name: "set", Usage: "change a tenant's policy, at once and for its backlog too", ArgsUsage: "TENANT", Flags: flags,
-		Description: "What is not named stays as it is. A config file that is older than this change does not undo it.",
+		Description: "What is not named stays as it is. It holds until a daemon is started with a configuration that is not the one applied last.",
 		Action: withDesk(func(c *cli.Context, d *desk) error {
 			args, err := cliutil.Args(c, "TENANT")
 			if err != nil {

@@ -83,6 +83,8 @@ func exitCode(opts options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	ctx, heed := signal.NotifyContext(ctx, syscall.SIGPIPE) // nobody reads the picture; what was started is to end well all the same
+	defer heed()
 	_, err := run(ctx, opts, os.Stdout)
 	switch {
 	case err == nil:

@@ -28,9 +28,12 @@ func Tokens(list string) []string {
 // Loopback reports whether only this machine can reach a listener at address. It is an error, which wraps
 // shaper.ErrInvalid, if others can and there is no token: they could have commands run here.
 func Loopback(ctx context.Context, address string, tokens []string) (bool, error) {
+	if path, ok := socketPath(address); ok && path != "" {
+		return true, nil
+	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return false, &shaper.FieldError{Field: "listen", Value: address, Want: "HOST:PORT, such as 127.0.0.1:8080"}
+		return false, &shaper.FieldError{Field: "listen", Value: address, Want: "HOST:PORT, such as 127.0.0.1:8080, or unix:/PATH"}
 	}
 	if isLoopback(ctx, host) {
 		return true, nil
@@ -72,11 +75,28 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 // connections cost, whoever opens them.
 const maxConnections = 1000
 
-// Listen opens the listener for NewServer, with a limit on connections.
+// Listen opens the listener for NewServer, at HOST:PORT or unix:/PATH, with a limit on connections.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	var l net.Listener
+	var err error
+	if path, ok := socketPath(address); ok {
+		l, err = listenUnix(ctx, path)
+	} else {
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w: want a free port, see --listen", address, err)
+		return nil, fmt.Errorf("listen at %s: %w: want one that is free, see --listen", address, err)
 	}
 	return netutil.LimitListener(l, maxConnections), nil
 }
+
+// Address is where a listener listens, as Listen reads it.
+func Address(l net.Listener) string {
+	if l.Addr().Network() == "unix" {
+		return "unix:" + l.Addr().String()
+	}
+	return l.Addr().String()
+}
+
+// socketPath is the path of an address unix:/PATH.
+func socketPath(address string) (string, bool) { return strings.CutPrefix(address, "unix:") }

@@ -32,6 +32,8 @@ type daemon struct {
 	log        *slog.Logger
 	store      *store.Store
 	registry   *prometheus.Registry
+	configs    []*configured
+	looker     *looker // after them
 	pools      []*workers.Pool
 	schedulers []*shaper.Scheduler
 	server     *http.Server
@@ -82,8 +84,12 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 	var listener net.Listener
 	if d.cfg.Listen != "" {
 		var err error
-		if listener, err = api.Listen(ctx, d.cfg.Listen); err != nil {
+		listener, err = api.Listen(ctx, d.cfg.Listen)
+		if err != nil && !d.cfg.MayListen {
 			return Running{}, err
+		}
+		if err != nil {
+			d.log.Warn("no HTTP API and no metrics, for nothing was said of where to listen and the usual address cannot be had", "err", err)
 		}
 	}
 	running, err := d.startBehind(ctx)
@@ -93,7 +99,7 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 		}
 		return running, err
 	}
-	running.Address = listener.Addr().String()
+	running.Address = api.Address(listener)
 	handler, err := d.handler(loopback)
 	if err != nil {
 		_ = listener.Close()
@@ -125,6 +131,7 @@ func (d *daemon) startBehind(ctx context.Context) (Running, error) {
 			return Running{}, fmt.Errorf("downstream %s: %w", ds.Name, err)
 		}
 	}
+	d.looker = startLooker(d.configs)
 	return Running{Redis: d.store.URL}, nil
 }
 
@@ -144,6 +151,9 @@ func (d *daemon) wait(ctx context.Context) error {
 // stop ends what was started, in the order that Run promises.
 func (d *daemon) stop() error {
 	d.draining.Store(true)
+	if d.looker != nil {
+		d.looker.stop()
+	}
 	for _, s := range d.schedulers {
 		s.Stop()
 	}

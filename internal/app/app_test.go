@@ -42,7 +42,9 @@ func begin(t *testing.T, cfg Config) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	started := make(chan Running, 1)
 	cfg.Started = func(r Running) { started <- r }
-	cfg.Log = slog.New(slog.DiscardHandler)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	d := &running{t: t, cancel: cancel, ended: make(chan error, 1)}
 	go func() { d.ended <- Run(ctx, cfg) }()
 	select {
@@ -104,7 +106,7 @@ func (d *running) until(path string, status int) {
 
 func config(h asynq.HandlerFunc) Config {
 	return Config{Listen: "127.0.0.1:0", Roles: Roles{true, true, true}, Grace: patience, Version: "test",
-		Downstreams: []Downstream{{Name: "d", Version: time.Now(), Handler: h,
+		Downstreams: []Downstream{{Name: "d", Handler: h,
 			Policy: shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(100)}}}}}
 }
 

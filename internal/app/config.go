@@ -18,7 +18,8 @@ type Config struct {
 	Redis       string           // URL; empty = an embedded store of the daemon's own
 	Accept      bool             // run on a Redis that is unfit to keep jobs, too
 	DataDir     string           // of the embedded store; empty = the default one
-	Listen      string           // HOST:PORT; empty = no HTTP
+	Listen      string           // HOST:PORT or unix:/PATH; empty = no HTTP
+	MayListen   bool             // without HTTP if that address is taken
 	Tokens      []string         // who may use the API; none = everybody on this machine
 	Limits      api.LimitHeaders // how the API tells producers of the admission rules
 	Roles       Roles            // the zero Roles do nothing
@@ -26,6 +27,7 @@ type Config struct {
 	Grace       time.Duration
 	Version     string
 	Log         *slog.Logger
+	LogDropped  func() uint64 // lines that Log has lost; nil = it loses none
 	Started     func(Running) // called once everything runs; may be nil
 }
 
@@ -34,7 +36,6 @@ type Downstream struct {
 	Name        string
 	Policy      shaper.DownstreamPolicy
 	Tenants     map[string]shaper.Policy
-	Version     time.Time            // of the policies: whatever was set later stays
 	Concurrency int                  // places in this process; 0 = the default
 	Client      shaper.ClientOptions // how the API takes jobs
 	Handler     asynq.Handler        // what runs a job; needed by the role worker
@@ -43,7 +44,7 @@ type Downstream struct {
 // Running is what a daemon tells about itself when it runs.
 type Running struct {
 	Redis   string // URL of its store; may hold a password
-	Address string // HOST:PORT where it listens; empty = nowhere
+	Address string // where it listens, HOST:PORT or unix:/PATH; empty = nowhere
 }
 
 // Roles are the parts of the work that a process does. Any number of processes may have a role.

@@ -9,12 +9,14 @@ import (
 
 // startDownstream applies a downstream's policies and starts its pool and its scheduler, as the roles say.
 func (d *daemon) startDownstream(ctx context.Context, ds Downstream) error {
-	if err := d.applyPolicies(ctx, ds); err != nil {
+	c, err := d.configure(ctx, ds)
+	if err != nil {
 		return err
 	}
+	d.configs = append(d.configs, c)
 	var ring func()
 	if d.cfg.Roles.Worker {
-		pool, err := d.startPool(ctx, ds)
+		pool, err := d.startPool(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -39,34 +41,15 @@ func (d *daemon) startDownstream(ctx context.Context, ds Downstream) error {
 	return nil
 }
 
-// applyPolicies writes what the daemon was configured with, unless something newer stands.
-func (d *daemon) applyPolicies(ctx context.Context, ds Downstream) error {
-	admin, err := shaper.NewAdmin(d.store.Client, ds.Name)
-	if err != nil {
-		return err
-	}
-	stale, err := admin.Apply(ctx, ds.Policy, ds.Tenants, ds.Version)
-	if err != nil {
-		return err
-	}
-	for _, tenant := range stale {
-		if tenant == "" {
-			d.log.Warn("the downstream's policy was changed later than this configuration, and stays", "downstream", ds.Name)
-			continue
-		}
-		d.log.Warn("the tenant's policy was changed later than this configuration, and stays", "downstream", ds.Name, "tenant", tenant)
-	}
-	return nil
-}
-
-func (d *daemon) startPool(ctx context.Context, ds Downstream) (*workers.Pool, error) {
+func (d *daemon) startPool(ctx context.Context, c *configured) (*workers.Pool, error) {
+	ds := c.ds
 	metrics, err := workers.NewMetrics(d.registry, ds.Name)
 	if err != nil {
 		return nil, err
 	}
 	pool, err := workers.New(d.store.Client, ds.Name, ds.Handler, workers.Config{
 		Concurrency: ds.Concurrency, Grace: d.cfg.Grace, Logger: d.log, Metrics: metrics,
-		Forgotten: func(ctx context.Context) error { return d.applyPolicies(ctx, ds) },
+		Forgotten: c.apply,
 	})
 	if err != nil {
 		return nil, err

@@ -21,10 +21,15 @@ func (d *daemon) registerOwn() error {
 	}
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shaper_build_info", Help: "1, with the version.",
 		ConstLabels: prometheus.Labels{"version": d.cfg.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
-	for _, c := range []prometheus.Collector{
+	own := []prometheus.Collector{
 		build, newCollector(d.cfg.names(), admins, d.log),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	}
+	if d.cfg.LogDropped != nil {
+		own = append(own, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "shaper_log_lines_dropped_total",
+			Help: "Lines of the log that could not be written."}, func() float64 { return float64(d.cfg.LogDropped()) }))
+	}
+	for _, c := range own {
 		if err := d.registry.Register(c); err != nil {
 			return err
 		}

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -29,16 +28,10 @@ const MaxSize = 1 << 20
 type File struct {
 	Name        string // as it was given to Load or Parse
 	Redis       string // a redis URL; empty = not written. May hold a password: do not log it
-	Listen      string // HOST:PORT of the HTTP API; empty = not written
+	Listen      string // where the HTTP API listens: HOST:PORT, unix:/PATH or none; empty = not written
 	DataDir     string // where the embedded store keeps its files; empty = not written
 	Downstreams map[string]Downstream
-
-	version time.Time
 }
-
-// Version returns the time at which the file was last changed on disk, by which a newer policy
-// is told from an older one. It is zero for a File that came from Parse.
-func (f *File) Version() time.Time { return f.version }
 
 // Downstream is one entry of "downstreams".
 type Downstream struct {
@@ -70,20 +63,11 @@ func Load(path string) (*File, error) {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("read config: %w", err)
-	}
 	b, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read config: %w", err)
 	}
-	f, err := Parse(path, b)
-	if err != nil {
-		return nil, err
-	}
-	f.version = info.ModTime()
-	return f, nil
+	return Parse(path, b)
 }
 
 // Parse checks the text of a config file; name stands for the file in errors. Mistakes are

@@ -97,15 +97,18 @@ func (d *decoder) redisURL(n node) string {
 	return text
 }
 
-// address reads HOST:PORT.
+// address reads where to listen: HOST:PORT, unix:/PATH or none.
 func (d *decoder) address(n node) string {
 	text, _ := scalar(n.Node)
+	if path, unix := strings.CutPrefix(text, "unix:"); text == "none" || unix && path != "" {
+		return text
+	}
 	_, port, err := net.SplitHostPort(text)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		d.wrong(n, "HOST:PORT, such as 127.0.0.1:8080")
+		d.wrong(n, "HOST:PORT, such as 127.0.0.1:8080, unix:/PATH or none")
 		return ""
 	}
 	return text

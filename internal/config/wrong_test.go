@@ -56,8 +56,9 @@ var wrong = []struct{ name, file, want string }{
 	{"redis scheme", "redis: http://u:s3cret@h/\ndownstreams: {d: }\n", `1:8: redis: want a URL such as redis://HOST:6379/0`},
 	{"redis nowhere", "redis: redis://\ndownstreams: {d: }\n", `1:8: redis: want a URL such as redis://HOST:6379/0`},
 	{"redis empty", "redis:\ndownstreams: {d: }\n", `1:7: redis: want a URL such as redis://HOST:6379/0`},
-	{"listen", "listen: 8080\ndownstreams: {d: }\n", `1:9: listen: "8080": want HOST:PORT, such as 127.0.0.1:8080`},
-	{"listen port", "listen: 127.0.0.1:99999\ndownstreams: {d: }\n", `1:9: listen: "127.0.0.1:99999": want HOST:PORT, such as 127.0.0.1:8080`},
+	{"listen", "listen: 8080\ndownstreams: {d: }\n", `1:9: listen: "8080": want HOST:PORT, such as 127.0.0.1:8080, unix:/PATH or none`},
+	{"listen socket", "listen: 'unix:'\ndownstreams: {d: }\n", `1:9: listen: "unix:": want HOST:PORT, such as 127.0.0.1:8080, unix:/PATH or none`},
+	{"listen port", "listen: 127.0.0.1:99999\ndownstreams: {d: }\n", `1:9: listen: "127.0.0.1:99999": want HOST:PORT, such as 127.0.0.1:8080, unix:/PATH or none`},
 	{"data_dir", "data_dir: ''\ndownstreams: {d: }\n", `1:11: data_dir: "": want the path of a folder`},
 
 	// Numbers.
@@ -207,7 +208,7 @@ func TestAllMistakesInOrder(t *testing.T) {
 	_, err := Parse("f", []byte("downstreams:\n  b: {lead: 1}\n  a: {lease: 2}\nlisten: 3\n"))
 	want := `f:2:13: downstreams.b.lead: "1": want a duration such as 30s, 1h30m or 2d, 1ms to 10s
 f:3:14: downstreams.a.lease: "2": want a duration such as 30s, 1h30m or 2d, 1s to 1h0m0s
-f:4:9: listen: "3": want HOST:PORT, such as 127.0.0.1:8080`
+f:4:9: listen: "3": want HOST:PORT, such as 127.0.0.1:8080, unix:/PATH or none`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

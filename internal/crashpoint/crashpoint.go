@@ -14,7 +14,8 @@ const Env = "SHAPER_CRASH"
 // and that nobody has acted on its answer yet.
 var calls = []string{
 	// the scripts of package shaper, by the names of their files
-	"enqueue", "release", "gate", "finish", "beat", "giveback", "cancel", "dead", "purge", "policy", "pause", "forget", "find", "stats",
+	"enqueue", "release", "gate", "finish", "beat", "giveback", "cancel", "dead", "purge", "policy", "config", "pause", "forget", "find",
+	"stats",
 	"pipeline", // enqueue scripts that share a round trip
 	"ticket",   // asynq takes a ticket
 	"dequeue",  // asynq hands a ticket out; after is hit when there was one

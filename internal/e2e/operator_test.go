@@ -135,6 +135,22 @@ var operations = map[string]operation{
 		t, err := o.admin.Tenant(ctx, "g")
 		return wrong(t.Effective.Rate != rate(3).Rate, "the rate is %v, want 3/s", t.Effective.Rate), err
 	}},
+	"config": {func(ctx context.Context, o *operator, n int) error {
+		p, err := o.admin.Downstream(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = o.admin.Apply(ctx, p, map[string]shaper.Policy{"k": rate(int64(n + 1)), fmt.Sprint("k", n): rate(1)})
+		return err
+	}, func(ctx context.Context, o *operator) (string, error) {
+		for tenant, want := range map[string]bool{"k": true, "k0": false, "k1": false, "k2": true} {
+			t, err := o.admin.Tenant(ctx, tenant)
+			if err != nil || t.Known != want || tenant == "k" && t.Effective.Rate != rate(3).Rate {
+				return fmt.Sprintf("%s is known: %v, at %v; want %v, and 3/s for k", tenant, t.Known, t.Effective.Rate, want), err
+			}
+		}
+		return "", nil
+	}},
 	"pause": {func(ctx context.Context, o *operator, n int) error {
 		return o.admin.Pause(ctx, "a", time.Duration(n+1)*10*time.Millisecond)
 	}, nil},

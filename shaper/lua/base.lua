@@ -18,6 +18,8 @@ local K_RUN     = P .. 'run'      -- ZSET   "tenant id" -> µs at which its leas
 local K_POOLS   = P .. 'pools'    -- HASH   pool -> "places µs", pool:n -> jobs that it runs
 local K_TENANTS = P .. 'tenants'  -- ZSET   tenant -> µs since when it is idle, FOREVER while it is busy
 local K_LOG     = P .. 'log'      -- STREAM the departure log, see log.lua
+local K_NAMED   = P .. 'named'    -- ZSET   tenant that the configuration names -> generation of the one that set it last
+local K_CONFIGS = P .. 'configs'  -- ZSET   digest of a configuration -> µs when a daemon with it looked last
 local SIGNAL    = P .. 'sig'      -- channel: "w" something is due earlier, "t" tickets are on their way, "c tenant id" cancel,
                                   -- "p" all is paused, "p tenant" that tenant is
 

@@ -138,7 +138,7 @@ func shaped(ctx context.Context, s *store.Store, log *slog.Logger) (sender, erro
 	}
 	// One attempt: what the downstream does not take shows, and is not tried again.
 	policy := shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 1000, MaxAttempts: 1}
-	_, err = admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: policy, DepartureLog: 1000}, nil, time.Now())
+	_, err = admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: policy, DepartureLog: 1000}, nil)
 	return out, err
 }
 

@@ -1,0 +1,80 @@
+-- config: apply a configuration, the downstream's whole policy and those of the tenants that it names, in steps: begin, set …,
+-- left …, end. Safe to repeat.
+--
+-- A configuration goes by the digest of its content, and no clock has a say. One that was applied
+-- last, as a whole, is not applied again, so that what was set by hand since stays. The last one begun
+-- holds: the steps of another one that is still under way do nothing from then on. Daemons with the
+-- same one go through the steps together, in the same generation.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] step  [3] digest  [4] generation, as begin returned it
+-- ARGV[5…] of set: tenant ("" = the downstream), n, n times field and value; at most BATCH / 2 of these
+-- ARGV[5]  of look: for how many µs back other daemons matter
+--
+-- begin, set, left and end return {1 go on | 2 it holds already, as a whole | 0 another one was begun since,
+-- digest of the one that was applied before (begin, 1) or was begun since (0), generation (begin)}
+-- left returns besides, from the fourth on, tenants that the one before named and this one does not, at most BATCH / 2: they have
+-- the defaults again. None: all are done.
+-- look returns {digest of the one that holds, or is under way, or "", 1 = only under way, digest of another one that a daemon with
+-- it looked for within that time …}
+--
+-- Cost: O(items); set of the downstream as in policy.
+
+allow_oom()
+local now, step, digest, gen = clock(), ARGV[2], ARGV[3], ARGV[4]
+local c = call('HMGET', K_DS, 'config', 'config_next', 'config_gen')
+local whole, begun, stands = c[1], c[2], tonumber(c[3] or 0)
+
+if step == 'look' then
+  call('ZREMRANGEBYSCORE', K_CONFIGS, '-inf', int(now - 60000000))
+  local reply = { whole or begun or '', whole and 0 or 1 }
+  for _, other in ipairs(call('ZRANGEBYSCORE', K_CONFIGS, int(now - ARGV[5]), int(now))) do
+    if other ~= digest then reply[#reply + 1] = other end
+  end
+  call('ZADD', K_CONFIGS, int(now), digest)
+  call('PEXPIRE', K_CONFIGS, 60000)
+  return reply
+end
+
+if whole == digest then return { 2, digest, stands } end
+if step == 'begin' then
+  if begun ~= digest then
+    stands = stands + 1
+    call('HSET', K_DS, 'config_next', digest, 'config_gen', int(stands))
+    call('HDEL', K_DS, 'config')
+    return { 1, whole or begun or '', stands }
+  end
+  return { 1, '', stands }
+end
+if begun ~= digest or tonumber(gen) ~= stands then return { 0, whole or begun or '', stands } end
+
+local reply = { 1, '', stands }
+if step == 'set' then
+  local ds = downstream(now)
+  save(ds)
+  local i = 5
+  while i <= #ARGV do
+    local T, from, to = ARGV[i], i + 2, i + 1 + 2 * ARGV[i + 1]
+    if T == '' then
+      write_downstream(from, to, now, true)
+      ds = downstream(now)
+    else
+      write_tenant(ds, T, from, to, now, true)
+      call('ZADD', K_NAMED, stands, T)
+    end
+    i = to + 1
+  end
+elseif step == 'left' then
+  local ds = downstream(now)
+  save(ds)
+  for _, T in ipairs(call('ZRANGEBYSCORE', K_NAMED, '-inf', '(' .. stands, 'LIMIT', 0, BATCH / 2)) do
+    clear_tenant(ds, T, now)
+    call('ZREM', K_NAMED, T)
+    reply[#reply + 1] = T
+  end
+elseif step == 'end' then
+  call('HSET', K_DS, 'config', digest)
+  call('HDEL', K_DS, 'config_next')
+end
+wake()
+return reply

@@ -1,0 +1,63 @@
+-- policies: how the policy of a tenant, or of the downstream, is written. It holds at once, for the backlog too: every script reads
+-- the policy anew.
+
+local DS_POLICY = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'admit' } -- and POLICY, the tenants' defaults
+
+-- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the field; so is, of a whole policy,
+-- what is not named.
+local function write_fields(key, from, to, now, whole)
+  local unset = {}
+  if whole then
+    for _, f in ipairs(POLICY) do unset[f] = true end
+    if key == K_DS then
+      for _, f in ipairs(DS_POLICY) do unset[f] = true end
+    end
+  end
+  local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver') or 0))) } -- when it was set last; a tenant with one is known
+  for i = from, to, 2 do
+    unset[ARGV[i]] = ARGV[i + 1] == '' or nil
+    if ARGV[i + 1] ~= '' then
+      set[#set + 1] = ARGV[i]
+      set[#set + 1] = ARGV[i + 1]
+    end
+  end
+  call('HSET', key, unpack(set))
+  local gone = {}
+  for f in pairs(unset) do gone[#gone + 1] = f end
+  if gone[1] then call('HDEL', key, unpack(gone)) end
+end
+
+local function write_downstream(from, to, now, whole)
+  local logged = call('HGET', K_DS, 'log')
+  write_fields(K_DS, from, to, now, whole)
+  local ds = downstream(now)
+  save(ds)
+  if ds.log and not logged then
+    call('PERSIST', K_LOG)
+    log(ds, 'o')
+  elseif logged and not ds.log then
+    call('PEXPIRE', K_LOG, 86400000) -- nobody trims it any more
+  end
+  if call('EXISTS', K_DUE) == 1 then
+    call('ZUNIONSTORE', K_DUE, 1, K_DUE, 'WEIGHTS', 0) -- file every tenant anew: a default may have changed
+  end
+end
+
+local function write_tenant(ds, T, from, to, now, whole)
+  write_fields(k_tenant(T), from, to, now, whole)
+  call('PERSIST', k_tenant(T))
+  call('ZADD', K_TENANTS, 'NX', int(now), T)
+  settle(ds, tenant(ds, T, now), now)
+end
+
+-- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause stays.
+local function clear_tenant(ds, T, now)
+  if call('EXISTS', k_tenant(T)) == 0 then return end -- it was removed
+  call('HDEL', k_tenant(T), unpack(POLICY))
+  local t = tenant(ds, T, now)
+  if num(t, 'until') <= now then
+    call('HDEL', k_tenant(T), 'ver')
+    t.ver = nil
+  end
+  settle(ds, t, now)
+end
