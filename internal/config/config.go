@@ -13,12 +13,12 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -94,7 +94,12 @@ func Parse(name string, b []byte) (*File, error) {
 		d.report(1, 1, "", fmt.Sprintf("the file is too large: want at most %d bytes", MaxSize))
 		return nil, d.err()
 	}
-	root, ok := d.document(bytes.TrimPrefix(b, []byte("\ufeff")))
+	text, err := strict.Text(b)
+	if err != nil {
+		d.unreadable(b, err)
+		return nil, d.err()
+	}
+	root, ok := d.document(text)
 	if !ok {
 		return nil, d.err()
 	}
