@@ -45,7 +45,10 @@ func serveOn(t *testing.T, client Client, change func(*Config)) string {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.Close()
+		h.Close()
+	})
 	return server.URL
 }
 
