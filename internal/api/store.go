@@ -14,16 +14,19 @@ import (
 )
 
 const (
-	// storeTimeout is how long a request waits for the store while nothing says that it is away: longer than a connection that
-	// broke in silence keeps a call (redisurl.ReadTimeout), so that the call is made once more.
+	// storeTimeout is how long a request waits for the store while nothing says that it is away:
+	// longer than a connection that broke in silence keeps a call (redisurl.ReadTimeout), so that
+	// the call is made once more.
 	storeTimeout = 2 * time.Second
-	// confirmTimeout is how long it waits in all where replicas must confirm a job, however long they may take.
+	// confirmTimeout is how long it waits in all where replicas must confirm a job, however long
+	// they may take.
 	confirmTimeout = 5 * time.Second
 	// probeTimeout is how long the store may take to answer the question whether it is back.
 	probeTimeout = time.Second
 )
 
-// errSpared is the answer to a request that is not put to a store that is away. It wraps shaper.ErrStore.
+// errSpared is the answer to a request that is not put to a store that is away. It wraps
+// shaper.ErrStore.
 var errSpared = &sparedError{}
 
 type sparedError struct{}
@@ -33,9 +36,10 @@ func (*sparedError) Error() string {
 }
 func (*sparedError) Unwrap() error { return shaper.ErrStore }
 
-// store is the way to the store of one downstream: a time limit on each call, and a breaker. While the store is away, requests
-// are answered at once, and a goroutine asks whether it is back: a request that did so would wait for it in vain, and an offer
-// among them might be accepted although its producer was told that nobody knows.
+// store is the way to the store of one downstream: a time limit on each call, and a breaker. While
+// the store is away, requests are answered at once, and a goroutine asks whether it is back: a
+// request that did so would wait for it in vain, and an offer among them might be accepted although
+// its producer was told that nobody knows.
 type store struct {
 	client     Client
 	downstream string
@@ -102,8 +106,8 @@ func answered(err error) bool {
 	return err == nil || errors.Is(err, shaper.ErrNotFound) || errors.As(err, &alone)
 }
 
-// saysAway reports whether an error says that the store is away. A replica that refuses to be written to is not: it answers at
-// once, and the probe too.
+// saysAway reports whether an error says that the store is away. A replica that refuses to be
+// written to is not: it answers at once, and the probe too.
 func saysAway(err error) bool {
 	return errors.Is(err, shaper.ErrStore) && breaker.Away(err) && !redis.HasErrorPrefix(err, "READONLY")
 }

@@ -79,7 +79,8 @@ var _ redis.Error = redisError("")
 
 func storeErr(err error) error { return fmt.Errorf("enqueue: %w: %w", shaper.ErrStore, err) }
 
-// While a store is away no request waits for it: one probe at a time finds it again, and no producer need come for that.
+// While a store is away no request waits for it: one probe at a time finds it again, and no
+// producer need come for that.
 func TestStoreIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &told{err: storeErr(context.DeadlineExceeded)}
@@ -129,7 +130,8 @@ func TestCloseEndsProbes(t *testing.T) {
 	}) // which fails while a goroutine is left
 }
 
-// Only what says that the store is away counts: not what is wrong with a request, its keys or its client.
+// Only what says that the store is away counts: not what is wrong with a request, its keys or its
+// client.
 func TestWhatOpensTheBreaker(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -168,7 +170,8 @@ func TestWhatOpensTheBreaker(t *testing.T) {
 	}
 }
 
-// A request waits for the store as long as one silent connection may cost it, and for replicas besides.
+// A request waits for the store as long as one silent connection may cost it, and for replicas
+// besides.
 func TestStoreTimeout(t *testing.T) {
 	for confirm, want := range map[time.Duration]time.Duration{0: storeTimeout, time.Second: storeTimeout + time.Second, time.Minute: confirmTimeout} {
 		client := &told{}
@@ -211,8 +214,8 @@ func TestReadyForSome(t *testing.T) {
 	}
 }
 
-// A black hole before a real Redis: while it is there, offers are refused at once; when it is gone they are accepted again; and of
-// all that was offered nothing is lost or doubled.
+// A black hole before a real Redis: while it is there, offers are refused at once; when it is gone
+// they are accepted again; and of all that was offered nothing is lost or doubled.
 func TestBlackHole(t *testing.T) {
 	server := redistest.Start(t)
 	proxy, err := faultproxy.Start(server.Addr())

@@ -92,8 +92,8 @@ func (b *Breaker) Wait(now time.Time) (time.Duration, bool) {
 	return max(0, b.until.Sub(now)), b.until.IsZero()
 }
 
-// Away reports whether an error of Redis says that it is away, or no help to anybody. Any other answer, such as WRONGTYPE,
-// speaks of the keys of one caller, for whom others must not pay.
+// Away reports whether an error of Redis says that it is away, or no help to anybody. Any other
+// answer, such as WRONGTYPE, speaks of the keys of one caller, for whom others must not pay.
 func Away(err error) bool {
 	var answer redis.Error
 	if err == nil || !errors.As(err, &answer) {

@@ -1,12 +1,15 @@
-// Package strict reads text and JSON that others wrote, and repairs nothing: what it accepts means to everybody who reads
-// it what it means to us.
+// Package strict reads text and JSON that others wrote, and repairs nothing: what it accepts means
+// to everybody who reads it what it means to us.
 //
 //   - Text is UTF-8. One byte order mark before it, as editors on Windows write it, is left out.
-//   - A name stands once in an object. RFC 8259 only advises so, and readers differ in which of two values they take.
-//   - A string is made of characters. An escape such as \ud83d without its other half is none; encoding/json reads it as U+FFFD.
+//   - A name stands once in an object. RFC 8259 only advises so, and readers differ in which of two
+//     values they take.
+//   - A string is made of characters. An escape such as \ud83d without its other half is none;
+//     encoding/json reads it as U+FFFD.
 //   - One value is a text. Nothing follows it.
 //
-// What is not read (the values that Object hands on, until they are asked for) is only checked for its syntax.
+// What is not read (the values that Object hands on, until they are asked for) is only checked for
+// its syntax.
 package strict
 
 import (
@@ -58,8 +61,9 @@ func Text(b []byte) ([]byte, error) {
 	return TrimBOM(b), nil
 }
 
-// Object reads a text that is one JSON object, and calls member with each name and the text of its value, in order. It
-// returns an *Error, or the first error of member, which may have been called before.
+// Object reads a text that is one JSON object, and calls member with each name and the text of its
+// value, in order. It returns an *Error, or the first error of member, which may have been called
+// before.
 func Object(b []byte, member func(name string, value json.RawMessage) error) error {
 	text, err := Text(b)
 	if err != nil {
@@ -104,7 +108,8 @@ func Object(b []byte, member func(name string, value json.RawMessage) error) err
 	return nil
 }
 
-// String reads the text of a JSON string. It returns ErrKind for another value, and an *Error for a string that is no text.
+// String reads the text of a JSON string. It returns ErrKind for another value, and an *Error for a
+// string that is no text.
 func String(value json.RawMessage) (string, error) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", ErrKind
@@ -122,7 +127,8 @@ func String(value json.RawMessage) (string, error) {
 // IsNull reports whether a value is null, which is nobody's way to leave a field out.
 func IsNull(value json.RawMessage) bool { return string(value) == "null" }
 
-// halfEscape returns the first escape in a JSON string that is a surrogate without its other half; empty if there is none.
+// halfEscape returns the first escape in a JSON string that is a surrogate without its other half;
+// empty if there is none.
 func halfEscape(literal []byte) string {
 	unit := func(at int) uint64 { // the code unit that \uXXXX at that place stands for; 0 if there is none
 		if at+6 > len(literal) || literal[at] != '\\' || literal[at+1] != 'u' {
@@ -163,7 +169,8 @@ func syntax(err error) error {
 	return &Error{Problem: "not valid JSON: " + text}
 }
 
-// inValue is the error for a value whose syntax is wrong. The place of an ordinary mistake is seldom the name before it.
+// inValue is the error for a value whose syntax is wrong. The place of an ordinary mistake is
+// seldom the name before it.
 func inValue(name string, err error) error {
 	if strings.Contains(err.Error(), "exceeded max depth") { // encoding/json has no error of its own for it
 		return &Error{Name: Clip(name), Problem: "is nested too deeply: want less than 10000 levels"}
