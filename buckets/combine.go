@@ -73,13 +73,21 @@ func (w *waiter) answer() ([]any, error) {
 	case []any:
 		return row, w.err
 	case string:
-		return nil, fmt.Errorf("%w: %s", ErrStore, row)
+		return nil, fmt.Errorf("%w: %w", ErrStore, rowError(row))
 	}
 	if w.err == nil {
 		w.err = fmt.Errorf("%w: script answered %T, want a list", ErrStore, w.reply)
 	}
 	return nil, w.err
 }
+
+// rowError is what Redis said of one request among several: the same as it would have said of it alone.
+type rowError string
+
+func (e rowError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (e rowError) RedisError() {}
 
 // next is called when a script has come back: its place goes to those who wait.
 func (c *combiner) next() {

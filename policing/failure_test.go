@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/breaker"
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
@@ -210,7 +211,7 @@ func TestReadOnlyReplica(t *testing.T) {
 func TestForeignKey(t *testing.T) {
 	client := redistest.Start(t).Client()
 	p := open(t, Config{Redis: client, Deadline: time.Minute}, "fixed_window 3/366d on_failure=closed name=strict")
-	for i := range 3 * breakAfter {
+	for i := range 3 * breaker.After {
 		tenant := Subject{Tenant: strconv.Itoa(i)}
 		if i == 0 {
 			check(t, p, tenant, 1)
@@ -224,5 +225,11 @@ func TestForeignKey(t *testing.T) {
 		if v := check(t, p, Subject{Tenant: "fine"}, 1); v.Degraded {
 			t.Errorf("another: %+v", v)
 		}
+	}
+	for range 3 * breaker.After { // however many of it come in a row
+		check(t, p, Subject{Tenant: "0"}, 1)
+	}
+	if v := check(t, p, Subject{Tenant: "fine"}, 1); v.Degraded || p.Counts().Open {
+		t.Errorf("another, after many of the broken one: %+v", v)
 	}
 }

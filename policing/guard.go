@@ -9,22 +9,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/breaker"
 )
 
 // DefaultDeadline is how long a check waits for Redis.
 const DefaultDeadline = 50 * time.Millisecond
 
 // errOpen is the failure of a call that the breaker did not let through.
-var errOpen = fmt.Errorf("%w: it failed %d times in a row, and is left alone for a moment", buckets.ErrStore, breakAfter)
+var errOpen = fmt.Errorf("%w: it failed %d times in a row, and is left alone for a moment", buckets.ErrStore, breaker.After)
 
 // guard is the way to a store that may be away: a deadline on each call, and a breaker.
 type guard struct {
 	deadline time.Duration
-	breaker  breaker
+	breaker  breaker.Breaker
 }
 
-// do makes a call. The store's failures wrap buckets.ErrStore; that the caller has gone
-// away is context.Canceled, and any other error the call's own: neither counts.
+// do makes a call. The store's failures wrap buckets.ErrStore, and count where they say that
+// it is away; that the caller has gone away is context.Canceled, and any other error the
+// call's own: neither counts.
 //
 // The caller's own deadline counts as ours does: otherwise callers in a hurry would wait
 // for a dead store one and all.
@@ -32,7 +34,7 @@ func (g *guard) do(ctx context.Context, call func(context.Context) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p, ok := g.breaker.enter(time.Now())
+	p, ok := g.breaker.Enter(time.Now())
 	if !ok {
 		return errOpen
 	}
@@ -41,14 +43,14 @@ func (g *guard) do(ctx context.Context, call func(context.Context) error) error 
 	err := call(limited)
 	switch {
 	case err == nil:
-		g.breaker.succeeded(p)
+		g.breaker.Succeeded(p)
 	case errors.Is(ctx.Err(), context.Canceled):
-		g.breaker.returned(p)
+		g.breaker.Returned(p)
 		err = ctx.Err()
-	case errors.Is(err, buckets.ErrStore):
-		g.breaker.failed(p, time.Now())
+	case errors.Is(err, buckets.ErrStore) && breaker.Away(err):
+		g.breaker.Failed(p, time.Now())
 	default:
-		g.breaker.returned(p)
+		g.breaker.Returned(p)
 	}
 	return err
 }
@@ -56,13 +58,13 @@ func (g *guard) do(ctx context.Context, call func(context.Context) error) error 
 // retryAfter is what a caller is told who was refused for want of the store: when it is
 // tried again, at least the deadline.
 func (g *guard) retryAfter() time.Duration {
-	wait, _ := g.breaker.wait(time.Now())
+	wait, _ := g.breaker.Wait(time.Now())
 	return max(wait, g.deadline)
 }
 
 // open reports whether calls are being spared.
 func (g *guard) open() bool {
-	_, closed := g.breaker.wait(time.Now())
+	_, closed := g.breaker.Wait(time.Now())
 	return !closed
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/breaker"
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
@@ -165,8 +166,8 @@ func TestHybridWithoutLender(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if spy.asked > 1+breakAfter+1 {
-		t.Errorf("asked %d times, want it left alone after %d failures", spy.asked, breakAfter)
+	if spy.asked > 1+breaker.After+1 {
+		t.Errorf("asked %d times, want it left alone after %d failures", spy.asked, breaker.After)
 	}
 	if d, err := h.AllowN(t.Context(), "k", 6); err != nil || !d.Allowed {
 		t.Errorf("the rest of the lease: %+v, %v", d, err)
@@ -182,7 +183,7 @@ func TestHybridCallerGoesAway(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 2 * breakAfter {
+	for range 2 * breaker.After {
 		_, err := h.AllowN(gone, "k", 8)
 		if !errors.Is(err, buckets.ErrStore) || !errors.Is(err, context.Canceled) {
 			t.Errorf("a caller that went away: %v", err)

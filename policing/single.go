@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/breaker"
 )
 
 // single is a chain of one rule over a limiter that is not ours.
@@ -48,7 +49,7 @@ func (s *single) Check(ctx context.Context, subject Subject, n int64) (Verdict, 
 		v.Degraded, v.Unavailable, r.Asked = true, s.rule.OnFailure == FailClosed, false
 		r.Decision = buckets.Decision{Allowed: !v.Unavailable}
 		if v.Unavailable {
-			r.RetryAfter = breakFor
+			r.RetryAfter = breaker.For
 		}
 	default:
 		return Verdict{}, err

@@ -143,16 +143,18 @@ func TestOfferChecksItsInput(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	before := w.dump()
 	for name, s := range map[string]Spec{
-		"tenant":       {Tenant: "a}b", Type: "x"},
-		"id":           {ID: "-x", Type: "x"},
-		"type":         {Type: "a b"},
-		"delay":        {Type: "x", Delay: -1},
-		"at":           {Type: "x", Delay: 1, At: time.Now()},
-		"payload":      {Type: "x", Payload: make([]byte, DefaultMaxPayload+1)},
-		"max_attempts": {Type: "x", MaxAttempts: -1},
-		"timeout":      {Type: "x", Timeout: time.Microsecond},
-		"retention":    {Type: "x", Retention: time.Second},
-		"max_wait":     {Type: "x", MaxWait: time.Microsecond},
+		"headers \"k\"": {Type: "x", Headers: map[string]string{"k": "a\xffb"}}, // JSON would change it
+		`"\xff"`:        {Type: "x", Headers: map[string]string{"\xff": "v"}},
+		"tenant":        {Tenant: "a}b", Type: "x"},
+		"id":            {ID: "-x", Type: "x"},
+		"type":          {Type: "a b"},
+		"delay":         {Type: "x", Delay: -1},
+		"at":            {Type: "x", Delay: 1, At: time.Now()},
+		"payload":       {Type: "x", Payload: make([]byte, DefaultMaxPayload+1)},
+		"max_attempts":  {Type: "x", MaxAttempts: -1},
+		"timeout":       {Type: "x", Timeout: time.Microsecond},
+		"retention":     {Type: "x", Retention: time.Second},
+		"max_wait":      {Type: "x", MaxWait: time.Microsecond},
 	} {
 		if _, err := w.client.Offer(t.Context(), s); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want an error that names it", name, err)
@@ -177,6 +179,9 @@ func TestEnqueueTakesAsynqsTasks(t *testing.T) {
 		if _, err := w.client.Enqueue(t.Context(), "a", task, o); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%v was taken", o)
 		}
+	}
+	if _, err := w.client.Enqueue(t.Context(), "a", asynq.NewTaskWithHeaders("mail", nil, map[string]string{"k": "\xed\xa0\xbd"})); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a header that is no text: %v", err)
 	}
 	if _, err := w.client.Enqueue(t.Context(), "a", asynq.NewTask("mail", nil, asynq.MaxRetry(1))); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a task with options inside: %v", err)

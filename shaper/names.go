@@ -1,6 +1,9 @@
 package shaper
 
-import "fmt"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // DefaultName is the downstream and the tenant where none is named.
 const DefaultName = "default"
@@ -42,6 +45,16 @@ func validType(value string) error {
 		return nil
 	}
 	return &FieldError{Field: "type", Value: clip(value, 80), Want: "1 to 128 printable ASCII characters without blanks"}
+}
+
+// validHeaders checks a job's headers: they are kept as JSON, which has no other text than UTF-8.
+func validHeaders(headers map[string]string) error {
+	for name, value := range headers {
+		if !utf8.ValidString(name) || !utf8.ValidString(value) {
+			return &FieldError{Field: "headers", Value: clip(name, 80), Want: "a name and a value in UTF-8; other bytes can be sent in base64"}
+		}
+	}
+	return nil
 }
 
 // clip shortens s for a message.

@@ -43,7 +43,7 @@ type ExecConfig struct {
 
 	Dir           string        // where it runs; default: the worker's directory
 	KillDelay     time.Duration // from SIGTERM to SIGKILL; default 2s
-	ThrottleAfter time.Duration // how long exit status 75 pauses the tenant; default 1s
+	ThrottleAfter time.Duration // how long exit status 75 pauses the tenant, 1ms to 24h; default 1s
 }
 
 // Exit statuses with a meaning, from sysexits.h.
@@ -90,13 +90,13 @@ func NewExecTarget(cfg ExecConfig) (asynq.Handler, error) {
 		t.killDelay = 2 * time.Second
 	}
 	if t.throttleAfter == 0 {
-		t.throttleAfter = time.Second
+		t.throttleAfter = defaultThrottle
 	}
 	if t.killDelay < 0 {
 		return nil, &shaper.FieldError{Field: "target.kill_delay", Value: t.killDelay.String(), Want: "a positive duration"}
 	}
-	if t.throttleAfter < time.Millisecond {
-		return nil, &shaper.FieldError{Field: "target.throttle_after", Value: t.throttleAfter.String(), Want: "at least 1ms"}
+	if t.throttleAfter < time.Millisecond || t.throttleAfter > maxThrottle {
+		return nil, &shaper.FieldError{Field: "target.throttle_after", Value: t.throttleAfter.String(), Want: "1ms to 24h"}
 	}
 	if err := t.setArgv(cfg.Argv); err != nil {
 		return nil, err

@@ -1,14 +1,14 @@
 package workers
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -128,15 +128,15 @@ func jobField(info Info, name string) string {
 // expandAll returns the arguments for one job. The payload is parsed only if one of them asks for a
 // field. Errors name the field, never its value: payloads stay out of logs.
 func expandAll(ts []template, info Info, payload []byte) ([]string, error) {
-	var fields map[string]any
+	var fields object
 	lookup := func(path []string) (string, error) {
 		if fields == nil {
 			var err error
-			if fields, err = parseFields(payload); err != nil {
+			if fields, err = readFields(payload); err != nil {
 				return "", err
 			}
 		}
-		return lookupField(fields, path)
+		return fields.lookup(path)
 	}
 	args := make([]string, len(ts))
 	for i, t := range ts {
@@ -148,46 +148,67 @@ func expandAll(ts []template, info Info, payload []byte) ([]string, error) {
 	return args, nil
 }
 
-// parseFields reads a payload that must be one JSON object; numbers stay as they are written.
-func parseFields(payload []byte) (map[string]any, error) {
-	if !json.Valid(payload) || !utf8.Valid(payload) {
-		return nil, fmt.Errorf("the command needs fields of the payload, which is not JSON")
-	}
-	var doc any
-	dec := json.NewDecoder(bytes.NewReader(payload))
-	dec.UseNumber()
-	if err := dec.Decode(&doc); err != nil {
-		return nil, fmt.Errorf("the command needs fields of the payload, which is not JSON")
-	}
-	fields, ok := doc.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("the command needs fields of the payload, which is not a JSON object")
-	}
-	return fields, nil
+// object is a JSON object, with its values as they are written.
+type object map[string]json.RawMessage
+
+func readObject(text []byte) (object, error) {
+	fields := object{}
+	err := strict.Object(text, func(name string, value json.RawMessage) error {
+		fields[name] = value
+		return nil
+	})
+	return fields, err
 }
 
-// lookupField walks path and returns the text, number or boolean at its end.
-func lookupField(fields map[string]any, path []string) (string, error) {
+// readFields reads a payload that must be one JSON object. Objects in it are read when a field of theirs is asked for.
+func readFields(payload []byte) (object, error) {
+	fields, err := readObject(payload)
+	if told := (*strict.Error)(nil); errors.As(err, &told) && told.Name != "" {
+		return nil, fmt.Errorf("payload field %w", told)
+	}
+	switch {
+	case err == nil:
+		return fields, nil
+	case !json.Valid(strict.TrimBOM(payload)):
+		return nil, errors.New("the command needs fields of the payload, which is not JSON")
+	}
+	return nil, fmt.Errorf("the command needs fields of the payload: %w", err)
+}
+
+// lookup walks path and returns the text, number or boolean at its end, a number as it is written.
+func (o object) lookup(path []string) (string, error) {
 	name := strings.Join(path, ".")
-	var v any = fields
-	for _, key := range path {
-		object, _ := v.(map[string]any)
-		var ok bool
-		if v, ok = object[key]; !ok {
+	for i, key := range path {
+		value, ok := o[key]
+		last := i == len(path)-1
+		switch {
+		case !ok, !last && value[0] != '{':
 			return "", fmt.Errorf("payload has no field %q", name)
+		case last:
+			return argument(name, value)
+		}
+		var err error
+		if o, err = readObject(value); err != nil {
+			return "", fmt.Errorf("payload field %q: %w", strings.Join(path[:i+1], "."), err)
 		}
 	}
-	switch v := v.(type) {
-	case string:
-		if strings.ContainsRune(v, 0) {
+	return "", errors.New("a placeholder without a name") // parseTemplate makes none
+}
+
+// argument is the value of the field called name, as a command gets it.
+func argument(name string, value json.RawMessage) (string, error) {
+	switch value[0] {
+	case '"':
+		text, err := strict.String(value)
+		if err != nil {
+			return "", fmt.Errorf("payload field %q: %w", name, err)
+		}
+		if strings.ContainsRune(text, 0) {
 			return "", fmt.Errorf("payload field %q holds a NUL, which no argument can", name)
 		}
-		return v, nil
-	case json.Number:
-		return v.String(), nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	default:
+		return text, nil
+	case '{', '[', 'n':
 		return "", fmt.Errorf("payload field %q: want a string, number or boolean", name)
 	}
+	return string(value), nil
 }

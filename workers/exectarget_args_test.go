@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -74,6 +75,43 @@ func TestExecTargetPayloadMustBeAnObject(t *testing.T) {
 	}
 }
 
+// A command is not told of a value that another reader of the same payload would not see.
+func TestExecTargetPayloadIsReadStrictly(t *testing.T) {
+	for _, tc := range []struct{ arg, payload, want, err string }{
+		{"{in}", `{"in":"a\ud83d"}`, "", `payload field "in": the escape \ud83d is half a character`},
+		{"{in}", `{"in":"\ud83d\ude00"}`, "😀", ""},
+		{"{in}", `{"in":"a","in":"b"}`, "", `payload field "in" is written twice`},
+		{"{in}", `{"in":"a","\u0069n":"b"}`, "", `payload field "in" is written twice`},
+		{"{in}", `{"in":"a","x":1,"x":2}`, "", `payload field "x" is written twice`},
+		{"{sub.in}", `{"sub":{"in":"a","in":"b"}}`, "", `payload field "sub": "in" is written twice`},
+		{"{sub.in}", `{"sub":{"in":"a","\ud83d":1}}`, "", `payload field "sub": a name in the object: the escape \ud83d`},
+		{"{in}", `{"in":"a","\ud83d":1}`, "", `needs fields of the payload: a name in the object: the escape \ud83d`},
+		{"{in}", `{"in":null}`, "", `"in": want a string, number or boolean`},
+		{"{in}", `{"in":"a"} {}`, "", "which is not JSON"},
+		{"{in}", `["in"]`, "", "needs fields of the payload: want a JSON object"},
+		{"{in}", "{\"in\":\"\xff\"}", "", "needs fields of the payload: invalid UTF-8"},
+		{"{in}", "\ufeff" + `{"in":"a"}`, "a", ""},
+		{"{in}", `{"in":"\ufeffa"}`, "\ufeffa", ""},
+		{"{in}", `{"in":1e2}`, "1e2", ""},
+		{"{in}", `{"in":1.0}`, "1.0", ""},
+		{"x={in}", `{"in":-0}`, "x=-0", ""},
+		// What no argument asks for is the producer's own.
+		{"{in}", `{"in":"a","other":{"x":"\ud83d","x":null}}`, "a", ""},
+	} {
+		parsed, err := parseTemplate(tc.arg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := expandAll([]template{parsed}, testInfo, []byte(tc.payload))
+		switch {
+		case tc.err == "" && (err != nil || got[0] != tc.want):
+			t.Errorf("%s of %s: %q, %v; want %q", tc.arg, tc.payload, got, err, tc.want)
+		case tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)):
+			t.Errorf("%s of %s: %q, %v; want %s", tc.arg, tc.payload, got, err, tc.err)
+		}
+	}
+}
+
 func TestExecTargetMisspeltPlaceholder(t *testing.T) {
 	for _, arg := range []string{"{payload.}", "{payload.a b}", "{payload.a", "x{job.name}", "{job.id.x}", "{job.}", "{in}{payload.é}"} {
 		_, err := parseTemplate(arg)
@@ -90,6 +128,8 @@ func FuzzExecTargetArguments(f *testing.F) {
 	f.Add(`{"a": "--output=X"}`)
 	f.Add(`{"a": "\u0000", "b": {"c": "\n"}}`)
 	f.Add(`{"a": "", "b": {"c": -1}}`)
+	f.Add(`{"a": "\ud83d", "b": {"c": 1, "c": 2}}`)
+	f.Add("\ufeff" + `{"a": "\ud83d\ude00", "b": {"c": 1e2}}`)
 	var ts []template
 	for _, arg := range []string{"cmd", "{a}", "{payload.b.c}{a}", "x={a}"} {
 		parsed, err := parseTemplate(arg)
@@ -105,7 +145,7 @@ func FuzzExecTargetArguments(f *testing.F) {
 		}
 		if len(args) != 4 || args[0] != "cmd" || !strings.HasPrefix(args[3], "x=") ||
 			strings.HasPrefix(args[1], "-") || strings.HasPrefix(args[2], "-") ||
-			slices.ContainsFunc(args, func(s string) bool { return strings.ContainsRune(s, 0) }) {
+			slices.ContainsFunc(args, func(s string) bool { return strings.ContainsRune(s, 0) || !utf8.ValidString(s) }) {
 			t.Errorf("%q gave %q", payload, args)
 		}
 	})

@@ -218,6 +218,7 @@ func TestExecTargetConfig(t *testing.T) {
 		{ExecConfig{Argv: echo, Dir: "/dev/null"}, "target.dir"},
 		{ExecConfig{Argv: echo, KillDelay: -1}, "target.kill_delay"},
 		{ExecConfig{Argv: echo, ThrottleAfter: -1}, "target.throttle_after"},
+		{ExecConfig{Argv: echo, ThrottleAfter: 25 * time.Hour}, "target.throttle_after"},
 	} {
 		_, err := NewExecTarget(tc.cfg)
 		var fe *shaper.FieldError

@@ -54,7 +54,8 @@ type httpTarget struct {
 // epoch) and a Content-Type: application/json where the payload is JSON, else application/octet-stream.
 //
 // The status decides: 2xx is success, and the start of the body becomes the job's result. 429 and 503 with
-// a Retry-After are a *ThrottledError. 408, 425, 429 and 5xx are errors to be retried, as is a failure to
+// a Retry-After are a *ThrottledError, for as long as it says in seconds (1.5 too) or by an HTTP date, within 1s and 24h,
+// and for 1s where it cannot be read. 408, 425, 429 and 5xx are errors to be retried, as is a failure to
 // reach the server. Anything else wraps asynq.SkipRetry: redirects, which are never followed, and other 4xx.
 //
 // The job's context is the only time limit. Proxies named in the environment are ignored. One job is one

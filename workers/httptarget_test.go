@@ -58,6 +58,8 @@ func TestHTTPTargetSendsTheJob(t *testing.T) {
 		{"JSON", `{"to":"ann"}`, "application/json"},
 		{"text", `{"to":`, "application/octet-stream"},
 		{"JSON but for its encoding", "\"\xff\"", "application/octet-stream"},
+		{"JSON after a byte order mark", "\ufeff{}", "application/octet-stream"}, // which RFC 8259 forbids in what is sent
+		{"JSON that nobody here reads", `{"a":1,"a":"\ud83d"}`, "application/json"},
 		{"nothing", "", "application/octet-stream"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,15 +2,12 @@ package workers
 
 import (
 	"errors"
+	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
-)
-
-const (
-	minRetryAfter = time.Second    // what "0", or a time that has passed, is taken for
-	maxRetryAfter = 24 * time.Hour // more is taken for a mistake: a tenant must not sleep for years
 )
 
 // httpVerdict turns a response into what became of the job; text describes it for people.
@@ -34,24 +31,28 @@ func httpVerdict(status int, h http.Header, now time.Time, text string) error {
 	return err
 }
 
-// retryAfter reads Retry-After, a number of seconds or an HTTP date, within minRetryAfter and maxRetryAfter;
-// ok is false where it is absent or neither. A date counts from the response's own Date where there is one,
-// so that a clock set differently on the two sides does no harm, else from now.
+// secondsRE matches what Retry-After says in seconds. RFC 9110 has whole ones only; servers send 1.5 and -1 all the same.
+var secondsRE = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
+
+// retryAfter reads Retry-After, a number of seconds or an HTTP date in one of its three forms; ok is false where there is none.
+// It is at least a second, for "0" and a time that has passed still ask to slow down, and at most maxThrottle. What is neither
+// a number nor a date is taken for defaultThrottle. A date counts from the response's own Date where there is one, so
+// that a clock set differently on the two sides does no harm, else from now.
 func retryAfter(h http.Header, now time.Time) (after time.Duration, ok bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
-	clamp := func(d time.Duration) time.Duration { return min(max(d, minRetryAfter), maxRetryAfter) }
-
-	seconds, err := strconv.ParseInt(value, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, ParseInt returns the nearest number it has
-		limit := int64(maxRetryAfter / time.Second)
-		return clamp(time.Duration(min(max(seconds, 0), limit)) * time.Second), true
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
+	switch at, err := http.ParseTime(value); {
+	case value == "":
 		return 0, false
+	case secondsRE.MatchString(value):
+		seconds, _ := strconv.ParseFloat(value, 64) // one that is out of range is infinite
+		after = time.Duration(math.Round(min(max(seconds, 0), maxThrottle.Seconds()) * float64(time.Second)))
+	case err == nil:
+		if sent, err := http.ParseTime(h.Get("Date")); err == nil {
+			now = sent
+		}
+		after = at.Sub(now)
+	default:
+		after = defaultThrottle
 	}
-	if sent, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = sent
-	}
-	return clamp(at.Sub(now)), true
+	return min(max(after, time.Second), maxThrottle), true
 }

@@ -23,8 +23,7 @@ func TestHTTPTargetStatus(t *testing.T) {
 		{400, "", hopeless}, {401, "", hopeless}, {404, "", hopeless}, {409, "", hopeless}, {410, "", hopeless}, {422, "", hopeless}, {499, "", hopeless},
 		{408, "", failed}, {425, "", failed}, {500, "", failed}, {501, "", failed}, {502, "", failed}, {504, "", failed}, {599, "", failed},
 		{429, "", failed}, {503, "", failed}, // without a time, the job's own backoff serves
-		{429, "soon", failed}, {503, "soon", failed},
-		{429, "7", throttled}, {503, "7", throttled},
+		{429, "7", throttled}, {503, "7", throttled}, {503, "7.0", throttled},
 		{500, "7", failed}, {404, "7", hopeless}, {200, "7", ok}, // elsewhere Retry-After means nothing to us
 	} {
 		target, srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +56,7 @@ func TestHTTPTargetRetryAfter(t *testing.T) {
 	now := time.Date(2024, 11, 30, 7, 0, 0, 500_000_000, time.UTC)
 	for _, tc := range []struct {
 		value, date string
-		want        time.Duration // 0: not understood
+		want        time.Duration // 0: there is none
 	}{
 		{"1", "", time.Second},
 		{" 120 ", "", 2 * time.Minute},
@@ -77,10 +76,30 @@ func TestHTTPTargetRetryAfter(t *testing.T) {
 		{"Sat, 30 Nov 2024 06:00:10 GMT", "Sat, 30 Nov 2024 06:00:00 GMT", 10 * time.Second},
 		{"Sat, 30 Nov 2024 07:00:10 GMT", "yesterday", 9500 * time.Millisecond},
 		{"", "", 0},
-		{"1.5", "", 0},
-		{"5s", "", 0},
-		{"0x10", "", 0},
-		{"soon", "", 0},
+		{"1.5", "", 1500 * time.Millisecond},
+		{"1.000001", "", 1_000_001 * time.Microsecond},
+		{"0.2", "", time.Second},
+		{"-1.5", "", time.Second},
+		{"+3", "", 3 * time.Second},
+		{"007", "", 7 * time.Second},
+		{"86399.5", "", 24*time.Hour - 500*time.Millisecond},
+		{"86400.5", "", 24 * time.Hour},
+		{strings.Repeat("9", 400) + ".5", "", 24 * time.Hour},
+		{"-" + strings.Repeat("9", 400), "", time.Second},
+		// What cannot be read still asks to slow down.
+		{"5s", "", time.Second},
+		{"1,5", "", time.Second},
+		{"1.", "", time.Second},
+		{".5", "", time.Second},
+		{"1e9", "", time.Second},
+		{"NaN", "", time.Second},
+		{"Inf", "", time.Second},
+		{"0x10", "", time.Second},
+		{"1_000", "", time.Second},
+		{"12, 13", "", time.Second},
+		{"soon", "", time.Second},
+		{"Sat, 30 Nov 2024 07:00:10 +0100", "", time.Second},
+		{"2024-11-30T07:00:10Z", "", time.Second},
 	} {
 		h := http.Header{}
 		h.Set("Retry-After", tc.value)

@@ -70,10 +70,15 @@ func resultOf(ctx context.Context) []byte {
 	return r.result
 }
 
+const (
+	defaultThrottle = time.Second    // how long a downstream is left alone that does not say how long
+	maxThrottle     = 24 * time.Hour // more is taken for a mistake: a tenant must not sleep for years
+)
+
 // ThrottledError is how a handler says that the downstream asked to slow down: the tenant (or the whole
 // downstream) is paused for After, the job goes back to the front, and the attempt is not counted.
 type ThrottledError struct {
-	After      time.Duration // how long to pause; below 1ms counts as 1s
+	After      time.Duration // how long to pause; below 1ms counts as 1s, above 24h as 24h
 	Downstream bool          // pause every tenant, not only the job's
 	Err        error         // what was seen; may be nil
 }

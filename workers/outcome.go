@@ -28,12 +28,12 @@ func outcome(ctx context.Context, grant *shaper.Grant, err error) shaper.Finish 
 	case errors.Is(cause, shaper.ErrStopping):
 		return shaper.Finish{Ending: shaper.EndBack}
 	case errors.As(err, &throttled):
-		f := shaper.Finish{Ending: shaper.EndThrottled, Delay: throttled.After, Text: clean(err.Error())}
+		f := shaper.Finish{Ending: shaper.EndThrottled, Delay: min(throttled.After, maxThrottle), Text: clean(err.Error())}
 		if throttled.Downstream {
 			f.Ending = shaper.EndThrottledAll
 		}
 		if f.Delay < time.Millisecond {
-			f.Delay = time.Second
+			f.Delay = defaultThrottle
 		}
 		return f
 	case errors.Is(err, asynq.SkipRetry):

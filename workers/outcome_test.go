@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,10 @@ func TestOutcome(t *testing.T) {
 			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Minute, Text: "call: throttled for 1m0s: failed"}},
 		{"throttled for no time", nil, Throttled(0, nil),
 			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Second, Text: "throttled for 0s"}},
+		{"throttled for years", nil, Throttled(math.MaxInt64, nil),
+			shaper.Finish{Ending: shaper.EndThrottled, Delay: 24 * time.Hour, Text: "throttled for 2562047h47m16.854775807s"}},
+		{"throttled for less than none", nil, Throttled(-time.Hour, nil),
+			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Second, Text: "throttled for -1h0m0s"}},
 		{"the downstream throttled", nil, &ThrottledError{After: time.Minute, Downstream: true},
 			shaper.Finish{Ending: shaper.EndThrottledAll, Delay: time.Minute, Text: "throttled for 1m0s"}},
 		{"bytes that are no text", nil, errors.New("\xff\xfe\x1b[31m no\ttext\n"),

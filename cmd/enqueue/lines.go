@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -84,7 +85,7 @@ func readLines(ctx context.Context, r io.Reader, lines chan<- numbered) error {
 		if tooLong {
 			line.err = fmt.Errorf("longer than %d bytes: %w", maxLine, shaper.ErrInvalid)
 		}
-		if tooLong || len(bytes.TrimSpace(text)) > 0 {
+		if tooLong || len(bytes.TrimSpace(strict.TrimBOM(text))) > 0 {
 			select {
 			case lines <- line:
 			case <-ctx.Done():

@@ -8,7 +8,8 @@
 //
 // The answer to an offered job, accepted or refused, is a wire.Result. Everything else that goes wrong is a problem of
 // RFC 9457 with type, title, status, detail and, where one field is to blame, field. 429 and 503 carry Retry-After, but
-// where no wait would help. Where admission rules were asked, 202 and 429 carry LimitHeaders.
+// where no wait would help. While the store of a downstream does not answer, requests that need it are answered with 503 at once.
+// Where admission rules were asked, 202 and 429 carry LimitHeaders.
 //
 // Only the downstreams that the daemon knows are served: a job for a mistyped one would wait for ever.
 package api
@@ -16,6 +17,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -49,14 +51,35 @@ type Config struct {
 	LimitHeaders LimitHeaders       // how producers are told of the admission rules
 	Hitters      map[string]Hitters // by downstream: who counts what tenants offer; nil = nobody
 
+	// Confirm is by downstream how long replicas may take to confirm an offered job, beyond what the store itself may.
+	Confirm map[string]time.Duration
+
 	Log *slog.Logger
 }
 
-// New returns the handler. It owns no goroutine.
-func New(cfg Config) (http.Handler, error) {
-	jobs := jobsHandler{clients: cfg.Clients, headers: cfg.LimitHeaders, hitters: cfg.Hitters, log: cfg.Log}
+// Handler is the API. While a store is away it owns a goroutine that asks whether it is back.
+type Handler struct {
+	http.Handler
+	stores map[string]*store // by downstream
+	probes *probes
+}
+
+// Close ends the goroutines, and waits for them. It may be called twice; requests are answered after it, too.
+func (h *Handler) Close() { h.probes.stop() }
+
+// New returns the handler.
+func New(cfg Config) (*Handler, error) {
+	h := &Handler{stores: map[string]*store{}, probes: newProbes()}
+	for name, client := range cfg.Clients {
+		timeout := min(storeTimeout+cfg.Confirm[name], confirmTimeout)
+		h.stores[name] = &store{client: client, downstream: name, timeout: timeout, probes: h.probes, log: cfg.Log}
+	}
+	jobs := jobsHandler{stores: h.stores, headers: cfg.LimitHeaders, hitters: cfg.Hitters, log: cfg.Log}
 	var err error
 	if jobs.refused, err = newRefusals(cfg.Registry); err != nil {
+		return nil, err
+	}
+	if jobs.spared, err = h.newStoreMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
 	guard := newGuard(cfg.Tokens)
@@ -74,27 +97,50 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	mux.Handle("/metrics", only(http.MethodGet, metrics.ServeHTTP))
 	mux.HandleFunc("/healthz", only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }))
-	mux.HandleFunc("/readyz", only(http.MethodGet, func(w http.ResponseWriter, r *http.Request) { ready(w, r, cfg.Ready) }))
+	mux.HandleFunc("/readyz", only(http.MethodGet, func(w http.ResponseWriter, r *http.Request) { h.ready(w, r, cfg.Ready) }))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem{Status: http.StatusNotFound, Detail: "no such path; jobs are at /v1/downstreams/{d}/tenants/{t}/jobs"}.write(w)
 	})
-	return guard.browsers(mux), nil
+	h.Handler = guard.browsers(mux)
+	return h, nil
 }
 
-// ready asks whether the daemon can do its work, for no longer than a load balancer waits.
-func ready(w http.ResponseWriter, r *http.Request, ask func(context.Context) error) {
+// ready asks whether the daemon can do its work, for no longer than a load balancer waits. Where the stores of only some
+// downstreams are away, it can: every other daemon is no better off, and a balancer that believed otherwise would take the API from
+// those that are well.
+func (h *Handler) ready(w http.ResponseWriter, r *http.Request, ask func(context.Context) error) {
+	away := 0
+	for _, s := range h.stores {
+		if s.away() {
+			away++
+		}
+	}
+	if away > 0 && away == len(h.stores) {
+		notReady(w, storeAway)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 	defer cancel()
 	if err := ask(ctx); err != nil {
 		text := err.Error()
 		if errors.Is(err, shaper.ErrStore) {
-			text = "the store does not answer" // the reason may name hosts
+			text = storeAway // the reason may name hosts
 		}
-		w.Header().Set("Retry-After", "1")
-		plain(w, http.StatusServiceUnavailable, text)
+		notReady(w, text)
 		return
 	}
-	plain(w, http.StatusOK, "ready")
+	text := "ready"
+	if away > 0 {
+		text += fmt.Sprintf("; the store does not answer for %d of %d downstreams", away, len(h.stores))
+	}
+	plain(w, http.StatusOK, text)
+}
+
+const storeAway = "the store does not answer"
+
+func notReady(w http.ResponseWriter, why string) {
+	w.Header().Set("Retry-After", "1")
+	plain(w, http.StatusServiceUnavailable, why)
 }
 
 func plain(w http.ResponseWriter, status int, text string) {
@@ -122,4 +168,24 @@ func newRefusals(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_refused_total",
 		Help: "Jobs that this process refused over HTTP, by reason."}, []string{"downstream", "reason"})
 	return c, reg.Register(c)
+}
+
+// newStoreMetrics tells which stores are away, and makes the count of requests that were spared the wait for them.
+func (h *Handler) newStoreMetrics(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
+	for name, s := range h.stores {
+		away := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shaper_http_store_away", ConstLabels: prometheus.Labels{"downstream": name},
+			Help: "Whether the store does not answer, so that HTTP requests are refused at once."},
+			func() float64 {
+				if s.away() {
+					return 1
+				}
+				return 0
+			})
+		if err := reg.Register(away); err != nil {
+			return nil, err
+		}
+	}
+	spared := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_http_spared_total",
+		Help: "HTTP requests that were refused at once because the store did not answer."}, []string{"downstream"})
+	return spared, reg.Register(spared)
 }

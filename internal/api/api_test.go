@@ -52,7 +52,10 @@ func serveOn(t *testing.T, client Client, change func(*Config)) string {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.Close()
+		h.Close()
+	})
 	return server.URL
 }
 
@@ -119,6 +122,8 @@ func TestPayloads(t *testing.T) {
 		{`{ "a" : [ 1 , 2 ] }`, `{"a":[1,2]}`},
 		{`12345678901234567890`, `12345678901234567890`}, // no number is rounded
 		{`null`, `null`},
+		{`{"a":1,"a":null,"b":"\ud83d"}`, `{"a":1,"a":null,"b":"\ud83d"}`}, // its reader's affair
+		{`"\ud83d\ude00"`, "😀"},
 		{`true`, `true`},
 		{`"` + strings.Repeat("x", shaper.DefaultMaxPayload) + `"`, strings.Repeat("x", shaper.DefaultMaxPayload)},
 	} {
@@ -130,6 +135,17 @@ func TestPayloads(t *testing.T) {
 		if a := ask(t, "GET", url+a.header.Get("Location"), ""); a.fields["payload"] != row.want {
 			t.Errorf("payload %.40s: got %.60v", row.payload, a.fields["payload"])
 		}
+	}
+}
+
+func TestByteOrderMark(t *testing.T) {
+	url, _ := serve(t, nil)
+	a := ask(t, "POST", url+jobsPath, "\ufeff"+`{"type":"x","payload":"\ufeffp"}`)
+	if a.status != 202 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := ask(t, "GET", url+a.header.Get("Location"), ""); a.fields["payload"] != "\ufeffp" {
+		t.Errorf("the payload became %q", a.fields["payload"])
 	}
 }
 
@@ -156,6 +172,12 @@ func TestWrongRequests(t *testing.T) {
 		{"a fraction for a count", "POST", jobsPath, `{"type":"x","max_attempts":1.5}`, 400, "max_attempts", nil},
 		{"a zero that would mean default", "POST", jobsPath, `{"type":"x","timeout":"0s"}`, 400, "timeout", nil},
 		{"null", "POST", jobsPath, `{"type":null}`, 400, "type", nil},
+		{"half a character", "POST", jobsPath, `{"type":"x","payload":"a\ud83d"}`, 400, "payload", nil},
+		{"a header twice", "POST", jobsPath, `{"type":"x","headers":{"a":"1","a":"2"}}`, 400, "headers", nil},
+		{"null for a header", "POST", jobsPath, `{"type":"x","headers":{"a":null}}`, 400, "headers.a", nil},
+		{"a count that is not in digits", "POST", jobsPath, `{"type":"x","max_attempts":1e2}`, 400, "max_attempts", nil},
+		{"too deep", "POST", jobsPath, `{"type":"x","payload":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, 400, "payload", nil},
+		{"two byte order marks", "POST", jobsPath, "\ufeff\ufeff" + `{"type":"x"}`, 400, "", nil},
 		{"a bad id", "POST", jobsPath, `{"type":"x","id":"a/b"}`, 400, "id", nil},
 		{"a bad tenant", "POST", "/v1/downstreams/d/tenants/a%20b/jobs", `{"type":"x"}`, 400, "tenant", nil},
 		{"a downstream that is not served", "POST", "/v1/downstreams/e/tenants/a/jobs", `{"type":"x"}`, 404, "", nil},

@@ -1,12 +1,10 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,28 +15,26 @@ import (
 // maxBody is how many bytes a request may have: the largest payload with every byte written as \u0000, and the rest.
 const maxBody = 6*shaper.DefaultMaxPayload + 16<<10
 
-// storeTimeout is how long a request waits for the store.
-const storeTimeout = 5 * time.Second
-
 // jobsHandler takes jobs and tells about them.
 type jobsHandler struct {
-	clients map[string]Client
+	stores  map[string]*store
 	refused *prometheus.CounterVec
+	spared  *prometheus.CounterVec
 	headers LimitHeaders
 	hitters map[string]Hitters
 	log     *slog.Logger
 }
 
-func (h jobsHandler) client(r *http.Request) (Client, error) {
+func (h jobsHandler) store(r *http.Request) (*store, error) {
 	name := r.PathValue("downstream")
 	if err := shaper.ValidName("downstream", name); err != nil {
 		return nil, err
 	}
-	c, ok := h.clients[name]
+	s, ok := h.stores[name]
 	if !ok {
 		return nil, &unknownDownstream{name}
 	}
-	return c, nil
+	return s, nil
 }
 
 // unknownDownstream wraps shaper.ErrNotFound.
@@ -87,7 +83,7 @@ func (h jobsHandler) count(r shaper.Result) {
 
 // read reads a job from a request and offers it. A request does not wait for room, whatever the tenant's policy.
 func (h jobsHandler) read(w http.ResponseWriter, r *http.Request) (shaper.Result, error) {
-	client, err := h.client(r)
+	store, err := h.store(r)
 	if err != nil {
 		return shaper.Result{}, err
 	}
@@ -103,10 +99,7 @@ func (h jobsHandler) read(w http.ResponseWriter, r *http.Request) (shaper.Result
 	if err != nil {
 		return shaper.Result{}, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
-	defer cancel()
-	out := client.OfferMany(ctx, []shaper.Spec{spec})[0]
-	return out.Result, out.Err
+	return store.offer(r.Context(), spec)
 }
 
 // badBody is the error for a body that cannot be read: too large, too slow, or cut off.
@@ -118,14 +111,12 @@ func badBody(err error) error {
 }
 
 func (h jobsHandler) show(w http.ResponseWriter, r *http.Request) {
-	client, err := h.client(r)
+	store, err := h.store(r)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
-	defer cancel()
-	job, err := client.Find(ctx, r.PathValue("tenant"), r.PathValue("id"))
+	job, err := store.find(r.Context(), r.PathValue("tenant"), r.PathValue("id"))
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -135,7 +126,9 @@ func (h jobsHandler) show(w http.ResponseWriter, r *http.Request) {
 
 func (h jobsHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	if p.Status >= http.StatusInternalServerError {
+	if errors.Is(err, errSpared) {
+		h.spared.WithLabelValues(r.PathValue("downstream")).Inc() // the log says once that the store is away
+	} else if p.Status >= http.StatusInternalServerError {
 		h.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "err", err)
 	}
 	p.write(w)

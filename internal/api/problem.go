@@ -56,6 +56,8 @@ func problemOf(err error) problem {
 		told := *alone
 		told.Err = nil // it may name hosts
 		p.Detail = told.Error()
+	case errors.Is(err, errSpared):
+		p.Status = http.StatusServiceUnavailable
 	case errors.Is(err, shaper.ErrStore):
 		p.Status = http.StatusServiceUnavailable
 		p.Detail = "the store does not answer; whether the job was accepted is unknown: offer it again under the same id"

@@ -6,6 +6,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ type daemon struct {
 	pools      []*workers.Pool
 	schedulers []*shaper.Scheduler
 	server     *http.Server
+	api        *api.Handler   // behind server
 	top        *top.Publisher // of what the API is offered; nil without one
 	served     chan error     // what ended the server
 	draining   atomic.Bool
@@ -100,12 +102,11 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 		return running, err
 	}
 	running.Address = api.Address(listener)
-	handler, err := d.handler(loopback)
-	if err != nil {
+	if d.api, err = d.handler(loopback); err != nil {
 		_ = listener.Close()
 		return running, err
 	}
-	d.server = api.NewServer(handler, d.log)
+	d.server = api.NewServer(d.api, d.log)
 	go func() { d.served <- d.server.Serve(listener) }()
 	return running, nil
 }
@@ -179,6 +180,7 @@ func (d *daemon) stopHTTP() error {
 	if d.server == nil {
 		return nil
 	}
+	defer d.api.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), httpGrace)
 	defer cancel()
 	if err := d.server.Shutdown(ctx); err != nil {
@@ -189,20 +191,23 @@ func (d *daemon) stopHTTP() error {
 }
 
 // handler is the HTTP side.
-func (d *daemon) handler(loopback bool) (http.Handler, error) {
+func (d *daemon) handler(loopback bool) (*api.Handler, error) {
 	cfg := api.Config{Tokens: d.cfg.Tokens, Loopback: loopback, LimitHeaders: d.cfg.Limits, Ready: d.ready, Registry: d.registry, Log: d.log}
 	if d.cfg.Roles.API {
 		var err error
 		if d.top, err = top.NewPublisher(d.store.Client, d.cfg.names(), d.log); err != nil {
 			return nil, err
 		}
-		cfg.Clients, cfg.Hitters = map[string]api.Client{}, map[string]api.Hitters{}
+		cfg.Clients, cfg.Hitters, cfg.Confirm = map[string]api.Client{}, map[string]api.Hitters{}, map[string]time.Duration{}
 		for _, ds := range d.cfg.Downstreams {
 			client, err := shaper.NewClient(d.store.Client, ds.Name, ds.Client)
 			if err != nil {
 				return nil, fmt.Errorf("downstream %s: %w", ds.Name, err)
 			}
 			cfg.Clients[ds.Name], cfg.Hitters[ds.Name] = client, d.top.Hitters(ds.Name)
+			if ds.Client.Wait > 0 {
+				cfg.Confirm[ds.Name] = cmp.Or(ds.Client.WaitTimeout, shaper.DefaultWaitTimeout)
+			}
 		}
 		d.top.Start(context.Background()) // stop ends it, in its turn
 	}

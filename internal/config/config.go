@@ -13,11 +13,11 @@
 package config
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -78,7 +78,12 @@ func Parse(name string, b []byte) (*File, error) {
 		d.report(1, 1, "", fmt.Sprintf("the file is too large: want at most %d bytes", MaxSize))
 		return nil, d.err()
 	}
-	root, ok := d.document(bytes.TrimPrefix(b, []byte("\ufeff")))
+	text, err := strict.Text(b)
+	if err != nil {
+		d.unreadable(b, err)
+		return nil, d.err()
+	}
+	root, ok := d.document(text)
 	if !ok {
 		return nil, d.err()
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,16 @@ func TestParseContract(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Parse =\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestParseKeepsCharacters(t *testing.T) {
+	got, err := Parse("f", []byte(`downstreams: {d: {target: {exec: [echo, "\ud83d\ude00", "`+"\ufffd"+`", '\ud83d', "\\udc00"]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"echo", "😀", "\ufffd", `\ud83d`, `\udc00`}; !slices.Equal(got.Downstreams["d"].Target.Exec, want) {
+		t.Errorf("%+q, want %+q", got.Downstreams["d"].Target.Exec, want)
 	}
 }
 

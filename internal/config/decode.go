@@ -1,15 +1,19 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -84,7 +88,29 @@ func (d *decoder) document(b []byte) (node, bool) {
 		d.report(1, 1, "downstreams", "missing: want at least one downstream")
 		return node{}, false
 	}
-	return root, true
+	ast.Walk(d, root.Node)
+	return root, len(d.found) == 0
+}
+
+// unreadable reports that the file is no text, at the place that strict.Text names.
+func (d *decoder) unreadable(b []byte, err error) {
+	var wrong *strict.Error
+	if !errors.As(err, &wrong) {
+		wrong = &strict.Error{Problem: err.Error()}
+	}
+	before := strict.TrimBOM(b[:wrong.Offset])
+	line := bytes.LastIndexByte(before, '\n') + 1
+	d.report(1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[line:]), "", wrong.Problem)
+}
+
+// Visit reports texts in which an escape is no character, such as half a surrogate pair: the parser reads it as U+FFFD. Its tree
+// does not tell that from an escaped U+FFFD, which nobody means; the character itself may stand in a text.
+func (d *decoder) Visit(n ast.Node) ast.Visitor {
+	s, ok := n.(*ast.StringNode)
+	if ok && s.Token.Type == token.DoubleQuoteType && strings.Count(s.Value, "\ufffd") > strings.Count(s.Token.Origin, "\ufffd") {
+		d.fail(node{n, ""}, "an escape in this text is no character: want both halves of a surrogate pair, or the character itself")
+	}
+	return d
 }
 
 // mapping calls entry for each key of n in turn and reports keys that are written twice.

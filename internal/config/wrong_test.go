@@ -20,6 +20,17 @@ var wrong = []struct{ name, file, want string }{
 	{"colon in a plain value", "listen: a: b\n", `1:9: mapping value is not allowed in this context`},
 	{"two documents", "downstreams: {d: }\n---\ndownstreams: {e: }\n", `3:1: a second document: want one`},
 
+	// The text is no text, or would be read as another one.
+	{"invalid UTF-8", "\ufeff# é\nlisten: \"é\xff\"\n", `2:11: invalid UTF-8: want UTF-8`},
+	{"UTF-16", "\xff\xfel\x00", `1:1: the text is UTF-16: want UTF-8`},
+	{"a second byte order mark", "\ufeff\ufefflisten: :1\ndownstreams: {d: }\n", "1:1: \ufefflisten: unknown key: want redis, listen, data_dir or downstreams"},
+	{"half a surrogate pair", "downstreams:\n  d: {target: {exec: [\"a\\ud83d\"]}}\n", `2:25: not enough length for escaped UTF-16 surrogate pair`},
+	{"the other half", "downstreams:\n  d: {target: {exec: [echo, \"\\ufffd\\udc00\"]}}\n",
+		`2:29: an escape in this text is no character: want both halves of a surrogate pair, or the character itself`},
+	{"no character at all", "downstreams:\n  d: {target: {exec: [echo, \"\\U00110000\"]}}\n",
+		`2:29: an escape in this text is no character: want both halves of a surrogate pair, or the character itself`},
+	{"null for a value", "downstreams: {d: {rate: null}}\n", `1:25: downstreams.d.rate: no value: want events per duration, such as 10/s, 600/m or 1/90s`},
+
 	// The shape is wrong.
 	{"a list", "- a\n- b\n", `1:1: a list: want keys and values`},
 	{"a word", "transcoder\n", `1:1: "transcoder": want keys and values`},

@@ -1,20 +1,18 @@
 // Package wire is what jobs and answers look like in JSON: the same in the HTTP API, in batch files and in what the
 // programs print.
 //
-// What is read is read strictly: fields that are unknown, written twice, or written in another case are errors that
-// name the field, as is anything after the object. Nothing is rounded, and no invalid UTF-8 is repaired.
+// What is read is read strictly, see package strict: fields that are unknown, written twice, written in another case or null
+// are errors that name the field, as is anything after the object. Nothing is rounded, and no text is repaired.
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -36,63 +34,45 @@ type field struct {
 
 // readObject reads one JSON object whose fields are known.
 func readObject(b []byte, fields []field) error {
-	if !utf8.Valid(b) {
-		return &Error{Problem: "not valid JSON: invalid UTF-8"}
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	if t, err := dec.Token(); err != nil {
-		return syntax(err)
-	} else if t != json.Delim('{') {
-		return &Error{Problem: "want a JSON object, such as " + example}
-	}
-	seen := make([]bool, len(fields))
-	for dec.More() {
-		t, err := dec.Token()
-		if err != nil {
-			return syntax(err)
-		}
-		name, _ := t.(string) // a key is a string, or Token fails
+	err := strict.Object(b, func(name string, value json.RawMessage) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		switch {
-		case i < 0:
-			return &Error{Field: clip(name), Problem: fmt.Sprintf("unknown field %q: want %s", clip(name), names(fields))}
-		case seen[i]:
-			return &Error{Field: name, Problem: fmt.Sprintf("field %q is written twice: want it once", name)}
+		if i < 0 {
+			name = strict.Clip(name)
+			return &Error{Field: name, Problem: fmt.Sprintf("unknown field %q: want %s", name, names(fields))}
 		}
-		seen[i] = true
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return syntax(err)
-		}
-		if err := fields[i].read(value); err != nil {
-			return err
-		}
+		return fields[i].read(value)
+	})
+	var wrong *strict.Error
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Name == "":
+		return &Error{Problem: wrong.Problem + ": want an object, such as " + example}
 	}
-	if _, err := dec.Token(); err != nil {
-		return syntax(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return &Error{Problem: "something follows the JSON object: want one object"}
-	}
-	return nil
+	return &Error{Field: wrong.Name, Problem: "field " + wrong.Error()}
 }
 
 const example = `{"type":"video:transcode","payload":{"input":"a.mov"}}`
 
-func syntax(err error) error {
-	text := strings.TrimPrefix(err.Error(), "json: ")
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		text = "it ends too early"
+// wrongValue is the error for a field's value; want says what would be right. A cause that tells more replaces both.
+func wrongValue(name string, raw json.RawMessage, want string, cause error) error {
+	if told := (*strict.Error)(nil); errors.As(cause, &told) {
+		return &Error{Field: name, Problem: name + ": " + told.Error()}
 	}
-	return &Error{Problem: "not valid JSON: " + text + ": want an object, such as " + example}
+	if strict.IsNull(raw) {
+		want += ", or leave it out"
+	}
+	return &Error{Field: name, Problem: fmt.Sprintf("%s %s: want %s", name, strict.Clip(string(raw)), want)}
 }
 
-// scalar reads a value of one JSON type into p; want says which, for the message.
-func scalar[T any](name, want string, p *T) func(json.RawMessage) error {
+// text reads a value that is a string into p.
+func text(name string, p *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if string(raw) == "null" || json.Unmarshal(raw, p) != nil {
-			return &Error{Field: name, Problem: fmt.Sprintf("%s %s: want %s", name, clip(string(raw)), want)}
+		s, err := strict.String(raw)
+		if err != nil {
+			return wrongValue(name, raw, "a string", err)
 		}
+		*p = s
 		return nil
 	}
 }
@@ -104,13 +84,4 @@ func names(fields []field) string {
 	}
 	last := len(list) - 1
 	return strings.Join(list[:last], ", ") + " or " + list[last]
-}
-
-// clip shortens a value for a message.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }

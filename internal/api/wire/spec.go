@@ -3,43 +3,42 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"strconv"
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // ReadSpec reads a job to offer, a JSON object with the fields type, payload, id, delay, at, timeout, max_attempts,
 // max_wait, retention and headers; also tenant where withTenant. What it does not name is as in base.
 //
-// A payload that is a JSON string is that string's text; any other JSON value is its compact JSON text, so
-// {"a": 1} becomes the eight bytes {"a":1} and a missing payload none. Durations are strings such as "1m30s" or
-// "2d"; max_wait may be "forever"; at is RFC 3339.
+// A payload that is a JSON string is that string's text; any other JSON value, null too, is its JSON text without the blanks
+// between its parts, so {"a": 1} becomes the seven bytes {"a":1} and a missing payload none. That text is not read: 1e2, names that
+// are written twice and escapes like \ud83d stay as they are. Durations are strings such as "1m30s" or "2d"; max_wait may be
+// "forever"; at is RFC 3339; max_attempts is a whole number in digits. A byte order mark before the object is left out.
 func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) {
 	s := base
 	delayed, timed := false, false
 	fields := []field{
-		{"type", scalar("type", "a string", &s.Type)},
+		{"type", text("type", &s.Type)},
 		{"payload", func(raw json.RawMessage) error { return readPayload(raw, &s.Payload) }},
-		{"id", scalar("id", "a string", &s.ID)},
+		{"id", text("id", &s.ID)},
 		{"delay", func(raw json.RawMessage) error { delayed = true; return readDuration("delay", raw, &s.Delay) }},
 		{"at", func(raw json.RawMessage) error { timed = true; return readTime(raw, &s.At) }},
 		{"timeout", durationField("timeout", &s.Timeout)},
 		{"max_attempts", func(raw json.RawMessage) error { return readAttempts(raw, &s.MaxAttempts) }},
 		{"max_wait", func(raw json.RawMessage) error { return readMaxWait(raw, &s.MaxWait) }},
 		{"retention", durationField("retention", &s.Retention)},
-		{"headers", scalar("headers", "an object of strings", &s.Headers)},
+		{"headers", func(raw json.RawMessage) error { return readHeaders(raw, &s.Headers) }},
 	}
 	if withTenant {
-		fields = append([]field{{"tenant", scalar("tenant", "a string", &s.Tenant)}}, fields...)
+		fields = append([]field{{"tenant", text("tenant", &s.Tenant)}}, fields...)
 	}
-	s.Headers = nil // a map that is decoded into would be base's own
 	if err := readObject(b, fields); err != nil {
 		return shaper.Spec{}, err
-	}
-	if s.Headers == nil {
-		s.Headers = base.Headers
 	}
 	switch { // one of them replaces the other of base
 	case delayed && !timed:
@@ -51,20 +50,41 @@ func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) 
 }
 
 func readPayload(raw json.RawMessage, p *[]byte) error {
-	if raw[0] == '"' {
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return syntax(err)
-		}
+	text, err := strict.String(raw)
+	if err == nil {
 		*p = []byte(text)
 		return nil
 	}
 	var compact bytes.Buffer
+	if !errors.Is(err, strict.ErrKind) {
+		return wrongValue("payload", raw, "", err)
+	}
 	if err := json.Compact(&compact, raw); err != nil {
-		return syntax(err)
+		return wrongValue("payload", raw, "any JSON value", err)
 	}
 	*p = compact.Bytes()
 	return nil
+}
+
+func readHeaders(raw json.RawMessage, p *map[string]string) error {
+	const want = "an object of strings"
+	if raw[0] != '{' {
+		return wrongValue("headers", raw, want, nil)
+	}
+	headers := map[string]string{}
+	err := strict.Object(raw, func(name string, value json.RawMessage) error {
+		text, err := strict.String(value)
+		if err != nil {
+			return wrongValue("headers."+strict.Clip(name), value, "a string", err)
+		}
+		headers[name] = text
+		return nil
+	})
+	if told := (*strict.Error)(nil); errors.As(err, &told) {
+		return wrongValue("headers", raw, want, err)
+	}
+	*p = headers
+	return err
 }
 
 func durationField(name string, p *time.Duration) func(json.RawMessage) error {
@@ -80,13 +100,13 @@ func durationField(name string, p *time.Duration) func(json.RawMessage) error {
 }
 
 func readDuration(name string, raw json.RawMessage, p *time.Duration) error {
-	var text string
-	d, err := time.Duration(0), json.Unmarshal(raw, &text)
+	d := time.Duration(0)
+	text, err := strict.String(raw)
 	if err == nil {
 		d, err = buckets.ParseDuration(text)
 	}
 	if err != nil {
-		return &Error{Field: name, Problem: fmt.Sprintf(`%s %s: want a duration as a string, such as "500ms", "1m30s" or "2d"`, name, clip(string(raw)))}
+		return wrongValue(name, raw, `a duration as a string, such as "500ms", "1m30s" or "2d"`, err)
 	}
 	*p = d
 	return nil
@@ -107,23 +127,25 @@ func readMaxWait(raw json.RawMessage, p *time.Duration) error {
 }
 
 func readAttempts(raw json.RawMessage, p *int) error {
-	if err := scalar("max_attempts", "a whole number, 1 to 1000", p)(raw); err != nil {
-		return err
+	n, err := strconv.Atoi(string(raw)) // 1e2 and 1.0 are numbers that a reader of JSON may have rounded
+	if err != nil {
+		return wrongValue("max_attempts", raw, "a whole number in digits, 1 to 1000", err)
 	}
-	if *p == 0 {
+	if n == 0 {
 		return &shaper.FieldError{Field: "max_attempts", Value: "0", Want: "1 to 1000"}
 	}
+	*p = n
 	return nil
 }
 
 func readTime(raw json.RawMessage, p *time.Time) error {
-	var text string
-	t, err := time.Time{}, json.Unmarshal(raw, &text)
+	t := time.Time{}
+	text, err := strict.String(raw)
 	if err == nil {
 		t, err = time.Parse(time.RFC3339, text)
 	}
 	if err != nil {
-		return &Error{Field: "at", Problem: fmt.Sprintf(`at %s: want a time of RFC 3339, such as "2030-01-31T12:00:00Z"`, clip(string(raw)))}
+		return wrongValue("at", raw, `a time of RFC 3339, such as "2030-01-31T12:00:00Z"`, err)
 	}
 	*p = t
 	return nil

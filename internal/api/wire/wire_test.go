@@ -28,6 +28,15 @@ func TestReadSpec(t *testing.T) {
 		{`{"timeout":"5s","max_attempts":3,"retention":"2h"}`, func(s *shaper.Spec) {
 			s.Timeout, s.MaxAttempts, s.Retention = 5*time.Second, 3, 2*time.Hour
 		}},
+		{"\ufeff" + `{"id":"z"}`, func(s *shaper.Spec) { s.ID = "z" }},
+		{`{"payload":"\ud83d\ude00\\ud83d"}`, func(s *shaper.Spec) { s.Payload = []byte(`😀\ud83d`) }},
+		// A payload's JSON text is the producer's: what only its reader may judge stays as it is.
+		{`{"payload":{"a":1, "a":null,"b":"\ud83d","\udead":[1e2,-0,1.50,12345678901234567890,"\u0041\u2028"]}}`, func(s *shaper.Spec) {
+			s.Payload = []byte(`{"a":1,"a":null,"b":"\ud83d","\udead":[1e2,-0,1.50,12345678901234567890,"\u0041\u2028"]}`)
+		}},
+		{`{"payload":null}`, func(s *shaper.Spec) { s.Payload = []byte("null") }},
+		{`{"headers":{}}`, func(s *shaper.Spec) { s.Headers = map[string]string{} }},
+		{`{"headers":{"a":"1","A":"2","\ud83d\ude00":""}}`, func(s *shaper.Spec) { s.Headers = map[string]string{"a": "1", "A": "2", "😀": ""} }},
 		{`{"max_wait":"forever"}`, func(s *shaper.Spec) { s.MaxWait = -1 }},
 		{`{"headers":{"b":"2"}}`, func(s *shaper.Spec) { s.Headers = map[string]string{"b": "2"} }}, // as a whole
 	} {
@@ -43,9 +52,79 @@ func TestReadSpec(t *testing.T) {
 	}
 }
 
+// What is wrong is told with the field, and nothing is repaired.
+func TestReadSpecRefuses(t *testing.T) {
+	deep := strings.Repeat(`[`, 10_001) + strings.Repeat(`]`, 10_001)
+	for _, row := range []struct{ text, field, want string }{
+		{`{"payload":"a\ud83d"}`, "payload", `payload: the escape \ud83d is half a character`},
+		{`{"payload":"\ud83dx\ude00"}`, "payload", `half a character`},
+		{`{"type":"\udc00"}`, "type", `type: the escape \udc00`},
+		{`{"id":"\ud83d"}`, "id", `id: the escape`},
+		{`{"tenant":"\ud83d"}`, "tenant", `tenant: the escape`},
+		{`{"delay":"1s\ud83d"}`, "delay", `delay: the escape`},
+		{`{"at":"\ud83d"}`, "at", `at: the escape`},
+		{`{"max_wait":"\ud83d"}`, "max_wait", `max_wait: the escape`},
+		{`{"headers":{"a":"\ud83d"}}`, "headers.a", `headers.a: the escape`},
+		{`{"headers":{"\ud83d":"a"}}`, "headers", `headers: a name in the object: the escape`},
+		{`{"\ud83d":1}`, "", `a name in the object: the escape`},
+		{`{"type":"x","type":"x"}`, "type", `field "type" is written twice`},
+		{`{"type":"x","\u0074ype":"y"}`, "type", `field "type" is written twice`},
+		{`{"headers":{"a":"1","a":"2"}}`, "headers", `headers: "a" is written twice`},
+		{`{"headers":{"a":"1"},"headers":{}}`, "headers", `field "headers" is written twice`},
+		{`{"headers":{"a":null}}`, "headers.a", `headers.a null: want a string, or leave it out`},
+		{`{"headers":{"a":1}}`, "headers.a", `headers.a 1: want a string`},
+		{`{"headers":{"a":{}}}`, "headers.a", `want a string`},
+		{`{"headers":["a"]}`, "headers", `want an object of strings`},
+		{`{"headers":"a"}`, "headers", `want an object of strings`},
+		{`{"headers":null}`, "headers", `headers null: want an object of strings, or leave it out`},
+		{`{"type":null}`, "type", `type null: want a string, or leave it out`},
+		{`{"tenant":null}`, "tenant", `tenant null: want a string, or leave it out`},
+		{`{"id":null}`, "id", `id null: want a string, or leave it out`},
+		{`{"delay":null}`, "delay", `or leave it out`},
+		{`{"at":null}`, "at", `or leave it out`},
+		{`{"timeout":null}`, "timeout", `or leave it out`},
+		{`{"max_attempts":null}`, "max_attempts", `max_attempts null: want a whole number in digits, 1 to 1000, or leave it out`},
+		{`{"max_wait":null}`, "max_wait", `or leave it out`},
+		{`{"retention":null}`, "retention", `or leave it out`},
+		{`{"max_attempts":1e2}`, "max_attempts", `max_attempts 1e2: want a whole number in digits`},
+		{`{"max_attempts":3.0}`, "max_attempts", `max_attempts 3.0: want a whole number in digits`},
+		{`{"max_attempts":-0}`, "max_attempts", `want 1 to 1000`},
+		{`{"max_attempts":"3"}`, "max_attempts", `want a whole number`},
+		{`{"max_attempts":99999999999999999999}`, "max_attempts", `want a whole number in digits, 1 to 1000`},
+		{`{"payload":` + deep + `}`, "payload", `field "payload" is nested too deeply`},
+		{`{"headers":` + deep + `}`, "headers", `field "headers" is nested too deeply`},
+		{"{\"payload\":\"\xff\"}", "", `invalid UTF-8`},
+		{"\xff\xfe{\x00}\x00", "", `UTF-16`},
+		{`{}{}`, "", `something follows the JSON object`},
+		{`{} null`, "", `something follows the JSON object`},
+		{`{"type":"x"`, "", `ends too early`},
+		{`{"id":"a",}`, "", `not valid JSON`},
+		{`{"headers":{"a":"1",}}`, "", `not valid JSON`},
+	} {
+		_, err := ReadSpec([]byte(row.text), shaper.Spec{}, true)
+		var told *Error
+		var field *shaper.FieldError
+		name := ""
+		switch {
+		case errors.As(err, &told):
+			name = told.Field
+		case errors.As(err, &field):
+			name = field.Field
+		default:
+			t.Errorf("%.60s: %v, want an error", row.text, err)
+			continue
+		}
+		if name != row.field || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%.60s: field %q, %v; want %q, %q", row.text, name, err, row.field, row.want)
+		}
+	}
+}
+
 // Whatever bytes come, reading neither panics nor changes its mind about what it accepted.
 func FuzzReadSpec(f *testing.F) {
-	for _, s := range []string{`{}`, `{"type":"x","payload":{"a":[1,2]},"delay":"1s"}`, `{"payload":"é"}`, `{"at":"2030-01-31T12:00:00Z"}`, `[`, "\xff"} {
+	for _, s := range []string{`{}`, `{"type":"x","payload":{"a":[1,2]},"delay":"1s"}`, `{"payload":"é"}`, `{"at":"2030-01-31T12:00:00Z"}`, `[`, "\xff",
+		`{"payload":"a\ud83d"}`, `{"payload":"\ud83d\ude00"}`, `{"payload":{"a":1,"a":"\ud83d"}}`, `{"headers":{"a":"1","a":"2"}}`, `{"headers":{"\udead":null}}`,
+		"\ufeff{}", `{"max_attempts":1e2}`, `{"max_attempts":-0}`, `{"delay":null}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -55,6 +134,11 @@ func FuzzReadSpec(f *testing.F) {
 				t.Fatalf("%q: %v is no ErrInvalid", text, err)
 			}
 			return
+		}
+		for _, word := range []string{s.Tenant, s.ID, s.Type} {
+			if strings.Contains(word, "\ufffd") && !strings.Contains(text, "\ufffd") && !strings.Contains(strings.ToLower(text), `\ufffd`) {
+				t.Fatalf("%q: %q was repaired", text, word)
+			}
 		}
 		again, err := json.Marshal(string(s.Payload))
 		if err != nil {

@@ -1,12 +1,15 @@
-package policing
+package breaker
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestBreaker(t *testing.T) {
@@ -39,14 +42,14 @@ func TestBreaker(t *testing.T) {
 			{250 * ms, "enter", true}, {260 * ms, "enter", false}, {270 * ms, "return", false}, {270 * ms, "enter", true},
 		},
 	} {
-		var b breaker
-		var last pass
+		var b Breaker
+		var last Pass
 		start := time.Unix(1000, 0)
 		for i, s := range steps {
 			now := start.Add(s.at)
 			switch s.do {
 			case "enter":
-				p, ok := b.enter(now)
+				p, ok := b.Enter(now)
 				if ok != s.want {
 					t.Fatalf("%s, step %d, %v: let through: %v", name, i, s.at, ok)
 				}
@@ -54,11 +57,11 @@ func TestBreaker(t *testing.T) {
 					last = p
 				}
 			case "succeed":
-				b.succeeded(last)
+				b.Succeeded(last)
 			case "fail":
-				b.failed(last, now)
+				b.Failed(last, now)
 			case "return":
-				b.returned(last)
+				b.Returned(last)
 			}
 		}
 	}
@@ -66,54 +69,60 @@ func TestBreaker(t *testing.T) {
 
 // A call that began while the breaker was closed decides nothing once it is open.
 func TestBreakerIgnoresLateCalls(t *testing.T) {
-	var b breaker
+	var b Breaker
 	now := time.Unix(1000, 0)
-	late, _ := b.enter(now)
-	for range breakAfter {
-		p, _ := b.enter(now)
-		b.failed(p, now)
+	late, _ := b.Enter(now)
+	for i := range After {
+		p, _ := b.Enter(now)
+		if opened := b.Failed(p, now); opened != (i == After-1) {
+			t.Errorf("failure %d opened it: %v", i+1, opened)
+		}
 	}
-	b.succeeded(late)
-	if _, ok := b.enter(now); ok {
+	b.Succeeded(late)
+	if _, ok := b.Enter(now); ok {
 		t.Error("a success from before closed it")
 	}
-	b.failed(late, now.Add(time.Hour))
-	if _, ok := b.enter(now.Add(breakFor)); !ok {
+	if b.Failed(late, now.Add(time.Hour)) {
+		t.Error("a failure from before opened it again")
+	}
+	if _, ok := b.Enter(now.Add(For)); !ok {
 		t.Error("a failure from before kept it open")
 	}
 }
 
-func TestGuardTellsErrorsApart(t *testing.T) {
-	ctx := t.Context()
-	fails := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
-	g := guard{deadline: time.Minute}
-	for range 2 * breakAfter {
-		if err := g.do(ctx, fails(buckets.ErrKey)); !errors.Is(err, buckets.ErrKey) {
-			t.Fatal(err)
+// answer is what Redis says.
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+var _ redis.Error = answer("")
+
+func TestAway(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{io.EOF, true},
+		{context.DeadlineExceeded, true},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, true},
+		{redis.ErrPoolTimeout, true},
+		{answer("LOADING Redis is loading the dataset in memory"), true},
+		{answer("READONLY You can't write against a read only replica."), true},
+		{answer("CLUSTERDOWN The cluster is down"), true},
+		{answer("MASTERDOWN Link with MASTER is down"), true},
+		{answer("ERR max number of clients reached"), true},
+		{answer("WRONGTYPE Operation against a key holding the wrong kind of value"), false},
+		{answer("ERR user_script:1: attempt to compare nil with number"), false},
+		{answer("OOM command not allowed when used memory > 'maxmemory'."), false},
+	} {
+		err := row.err
+		if err != nil {
+			err = fmt.Errorf("enqueue: %w", err)
 		}
-		gone, cancel := context.WithCancel(ctx)
-		err := g.do(gone, func(context.Context) error { cancel(); return buckets.ErrStore })
-		if !errors.Is(err, context.Canceled) || errors.Is(err, buckets.ErrStore) {
-			t.Fatalf("a caller that went away: %v", err)
+		if Away(err) != row.want {
+			t.Errorf("%v: away %v", err, !row.want)
 		}
-	}
-	if g.open() {
-		t.Error("errors that are not the store's opened the breaker")
-	}
-	for range breakAfter {
-		hurry, cancel := context.WithTimeout(ctx, time.Nanosecond)
-		<-hurry.Done()
-		if err := g.do(hurry, fails(buckets.ErrStore)); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("too late before it began: %v", err)
-		}
-		cancel()
-		if err := g.do(ctx, fails(buckets.ErrStore)); !errors.Is(err, buckets.ErrStore) {
-			t.Fatal(err)
-		}
-	}
-	called := false
-	err := g.do(ctx, func(context.Context) error { called = true; return nil })
-	if called || !errors.Is(err, buckets.ErrStore) || !g.open() || g.retryAfter() > g.deadline {
-		t.Errorf("open: called %v, %v, retry after %v", called, err, g.retryAfter())
 	}
 }
