@@ -137,7 +137,7 @@ func TestAReplicaDoesNotAnswer(t *testing.T) {
 			_, _, err := gate.Finish(t.Context(), &Grant{Ticket: g.Ticket, Token: "p.other"}, Finish{Ending: EndOK})
 			return err
 		},
-		"beat": func() error { _, err := gate.Beat(t.Context(), "p", 1, time.Minute, []*Grant{g}); return err },
+		"beat": func() error { _, err := gate.Beat(t.Context(), "p", 1, time.Minute, []Held{{Grant: g}}); return err },
 	} {
 		if err := call(); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("%s: %v, want READONLY", what, err)

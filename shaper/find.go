@@ -59,8 +59,8 @@ func (j *Job) readState(line string) error {
 	attempt, forgiven := atoi(f[2]), atoi(f[3])
 	j.State, j.Attempt, j.Charged, j.Crashes = states[f[0]], int(attempt), int(attempt-forgiven), int(atoi(f[4]))
 	j.Slot = instant(atoi(f[6]))
-	if f[9] != "-" {
-		j.Reason = f[9]
+	if reason, _, _ := strings.Cut(f[9], ","); reason != "-" {
+		j.Reason = reason
 	}
 	j.Error = f[10]
 	return nil

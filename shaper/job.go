@@ -47,7 +47,7 @@ type Job struct {
 	Payload    []byte            // nil once ended, except for dead jobs
 	Headers    map[string]string // as asynq's task headers
 	State      State
-	Attempt    int       // starts so far; strictly increasing
+	Attempt    int       // starts so far, also one that is granted and waits for its slot; strictly increasing
 	Charged    int       // those of them that count against max_attempts
 	Crashes    int       // starts whose worker vanished
 	Accepted   time.Time // when it was accepted, or became due if it was delayed

@@ -32,7 +32,8 @@ type TenantInfo struct {
 // Level is how many jobs wait: what Depth bounds.
 func (t TenantInfo) Level() int { return t.Waiting + t.Delayed }
 
-// Counters count since a tenant was first seen, or came back after it had been idle for more than a day.
+// Counters count since a tenant was first seen, or came back after it had been idle for more than a day. A start counts once it is
+// known to have begun: within seconds, or when it ends.
 type Counters struct {
 	Accepted, Started, Done, Failed, Retried, Throttled, Dead, Expired, Cancelled, Dropped, Crashed int64
 	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back

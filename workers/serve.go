@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -24,6 +25,8 @@ type start struct {
 
 	wait   context.Context // until the slot; ends when the pool stops, or when recall says that the slot shall not be used
 	recall context.CancelFunc
+
+	begun atomic.Bool // the handler has, or is about to in this instant
 
 	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
 }
@@ -274,6 +277,7 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 			return
 		}
 		how = hasStarted
+		s.begun.Store(true)
 		crashpoint.Hit("handler.before")
 		err := p.handler.ProcessTask(ctx, task)
 		crashpoint.Hit("handler.after")

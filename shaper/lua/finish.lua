@@ -11,7 +11,7 @@
 --   µs: backoff of an error, pause of a throttle
 --   result or error text
 --   token for the next job, "-" = no more work
---   µs from its slot to its start, "-" = it never started, "?" = not known; for the log
+--   µs from its slot to its start, "?" = not known, "-" = it never started, which only dead and back can say of it
 --
 -- Returns for each report {answer, then granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
@@ -55,8 +55,7 @@ local function take_next(more)
   local t, id, j, body = pick(ds, cache, now, true)
   if num(ds, 'out') < out then freed = true end -- the place that was kept for a ticket
   if not t then return nil end
-  j.att = j.att + 1
-  entered(ds, t, more, true)
+  entered(ds, t, j, more, true)
   run(ds, t, id, j, next_slot(ds, t, now), more, now)
   touched[t.name], gave[t.name] = t, true
   return t, id, j, body
@@ -79,7 +78,9 @@ local function report(T, id, tok, outcome, delay, text, more, late)
 
   local t = load(ds, cache, T, now)
   touched[T] = t
-  local cancelled = j.st == 'c'
+  local cancelled, attempt = j.st == 'c', j.att
+  local unstarted = late == '-' and (outcome == 'back' or outcome == 'dead')
+  if unstarted then called_off(j) else began(t, j) end
   local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
   left(ds, t, id, j, chains)
   if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
@@ -102,7 +103,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     finished(ds, t, id, j, 'cancelled', text, now)
     answer = 'cancelled'
   elseif outcome == 'back' then
-    j.fg = j.fg + 1
+    if not unstarted then j.fg = j.fg + 1 end
     to_front(T, id, j)
     answer = 'back'
   elseif outcome == 'throttled' or outcome == 'throttled-all' then
@@ -132,7 +133,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   end
   if ds.log then
     local became = answer == 'back' and outcome ~= 'back' and 'throttled' or answer
-    log(ds, 'f', T, id, int(j.att), became, late, int(now - j.slot))
+    log(ds, 'f', T, id, int(attempt), became, late, int(now - j.slot))
   end
   local reply = { answer }
   if t2 then
