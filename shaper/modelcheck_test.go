@@ -156,6 +156,13 @@ func (m *model) diff(v view, now int64) error {
 	want("run", v.run, run)
 	o, r := m.inFlight()
 	want("out, run of the downstream", [2]int64{atoi(v.ds["out"]), atoi(v.ds["run"])}, [2]int64{o, r})
+	for _, f := range counterFields {
+		sum := int64(0)
+		for _, name := range m.names {
+			sum += atoi(v.hash[name][f])
+		}
+		want(f+" of the downstream", atoi(v.ds[f]), sum)
+	}
 	counts := map[string]string{}
 	for k, n := range v.pools {
 		if strings.HasSuffix(k, ":n") {

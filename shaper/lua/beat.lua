@@ -22,8 +22,9 @@ for i = 6, #ARGV, 4 do
   local mine = j and (j.st == 'r' or j.st == 'c') and j.tok == ARGV[i + 2]
   if mine then call('ZADD', K_RUN, int(math.max(now, j.slot) + lease), T .. ' ' .. id) end
   if mine and j.granted and ARGV[i + 3] == '1' then -- a long job's start is counted while it runs
-    local t = get(k_tenant(T), { 'started' })
-    began(t, j)
+    local ds, t = get(K_DS, { 'started' }), get(k_tenant(T), { 'started' })
+    began(ds, t, j)
+    save(ds)
     save(t)
     store(T, id, j)
   end

@@ -104,7 +104,7 @@ local function offer(id, delay, at, digest, body)
     finished(ds, t, e[1], e[2], e[3], '', now)
   end
   agreed, says = consult(ds, rules, now, true)
-  count(t, 'accepted')
+  count(ds, t, 'accepted')
   changed = true
   if since > now then
     call('ZADD', k_later(T), int(since), id)

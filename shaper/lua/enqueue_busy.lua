@@ -30,6 +30,7 @@ do
       if #ids > 0 then
         call('RPUSH', wait, unpack(ids))
         call('HINCRBY', k_tenant(T), 'accepted', #ids)
+        call('HINCRBY', K_DS, 'accepted', #ids)
       end
     end
   end

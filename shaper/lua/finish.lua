@@ -80,7 +80,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   touched[T] = t
   local cancelled, attempt = j.st == 'c', j.att
   local unstarted = late == '-' and (outcome == 'back' or outcome == 'dead')
-  if unstarted then called_off(j) else began(t, j) end
+  if unstarted then called_off(j) else began(ds, t, j) end
   local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
   left(ds, t, id, j, chains)
   if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
@@ -114,20 +114,20 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     end
     j.fg, j.err = j.fg + 1, text
     to_front(T, id, j)
-    count(t, 'throttled')
+    count(ds, t, 'throttled')
     answer = 'back'
   else
-    count(t, 'failed')
+    count(ds, t, 'failed')
     local h = header(call('HGET', k_jobs(T), id))
     local most = h.attempts > 0 and h.attempts or nrule(ds, t, 'p:attempts')
     if outcome == 'dead' or j.att - j.fg >= most then
-      bury(t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
+      bury(ds, t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
       answer = 'dead'
     else
       j.st, j.err = 'z', text
       store(T, id, j)
       call('ZADD', k_later(T), int(now + delay), id)
-      count(t, 'retried')
+      count(ds, t, 'retried')
       answer = 'retry'
     end
   end

@@ -45,16 +45,19 @@ local function header(body)
   return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
 end
 
--- count counts what happened to a tenant's jobs. The two that happen most travel with its hash, which is written anyway.
-local function count(t, what)
-  if what == 'started' or what == 'done' then add(t, what, 1) else call('HINCRBY', t.key, what, 1) end
+-- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals outlive its tenants. The two that happen
+-- most travel with the hashes, which are written anyway.
+local function count(ds, t, what)
+  for _, h in ipairs({ ds, t }) do
+    if what == 'started' or what == 'done' then add(h, what, 1) else call('HINCRBY', h.key, what, 1) end
+  end
 end
 
 -- began counts the start that a job was granted: it began, or nobody can say that it did not. Once a start.
-local function began(t, j)
+local function began(ds, t, j)
   if not j.granted then return end
   j.granted = nil
-  count(t, 'started')
+  count(ds, t, 'started')
 end
 
 -- called_off: the start that a job was granted never happens, so the next one has its number. One that is counted already, as a
@@ -77,7 +80,7 @@ local function finished(ds, t, id, j, how, text, now)
   call('HDEL', k_state(T), id)
   call('SET', k_end(T, id), table.concat({ how, int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot), int(h.since or 0),
     int(now), j.nx, h.digest }, ' ') .. '\n' .. (string.match(body, '\n([^\n]*)\n') or '-') .. '\n' .. text, 'PX', int(keep))
-  count(t, how)
+  count(ds, t, how)
 end
 
 -- overdue tells whether a job that was never started has waited longer than it may.
@@ -182,12 +185,12 @@ end
 
 local DEAD_MAX = 10000          -- dead jobs that a tenant keeps
 
-local function bury(t, id, j, reason, err, now)
+local function bury(ds, t, id, j, reason, err, now)
   local T = t.name
   j.st, j.reason, j.err = 'x', reason, err
   store(T, id, j)
   call('ZADD', k_dead(T), int(now), id)
-  count(t, 'dead')
+  count(ds, t, 'dead')
   local old = call('ZRANGEBYSCORE', k_dead(T), '-inf', int(now - DEAD_AGE), 'LIMIT', 0, BATCH)
   local over = call('ZCARD', k_dead(T)) - DEAD_MAX
   if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(T), 0, math.min(over, BATCH) - 1) end
@@ -195,7 +198,7 @@ local function bury(t, id, j, reason, err, now)
     call('ZREM', k_dead(T), o)
     call('HDEL', k_jobs(T), o)
     call('HDEL', k_state(T), o)
-    count(t, 'forgotten')
+    count(ds, t, 'forgotten')
   end
 end
 
@@ -203,15 +206,15 @@ end
 local function crashed(ds, t, id, j, now)
   log(ds, 'x', t.name, id, int(j.att), int(now - j.slot))
   left(ds, t, id, j)
-  began(t, j)
-  count(t, 'crashed')
+  began(ds, t, j)
+  count(ds, t, 'crashed')
   if j.st == 'c' then
     finished(ds, t, id, j, 'cancelled', '', now)
     return
   end
   j.cr, j.fg, j.tok = j.cr + 1, j.fg + 1, '-' -- its worker, should it live, is told that it came too late
   if j.cr >= ds.crashes then
-    bury(t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
+    bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
   else
     to_front(t.name, id, j)
   end

@@ -14,7 +14,7 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
 local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'rid', 'epoch', 'clock', 'blocked', 'admit',
-  'back', 'healed', 'from', 'mercy', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
+  'started', 'done', 'back', 'healed', 'from', 'mercy', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
   'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
