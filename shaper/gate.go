@@ -158,10 +158,16 @@ type Finish struct {
 	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back
 }
 
+// Finished is the answer to a report.
+type Finished struct {
+	Became string // "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns the job; then nothing was changed
+	InARow int    // of a throttled start: how many of its tenant were so in a row, this one included; 0 in a repeated answer
+	Next   *Grant // the next job, if the worker wanted one and could have it
+}
+
 // Finish takes down how a start ended, if its token still owns the job, and grants the next job to a worker that
-// wants one and can have it. became is "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns
-// the job; then nothing was changed.
-func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, next *Grant, err error) {
+// wants one and can have it. With an error there may be a Next all the same: one whose job cannot be read.
+func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
 	token := f.Next
 	if token == "" {
 		token = "-"
@@ -172,16 +178,23 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, 
 		err = answer.err
 	}
 	if err != nil {
-		return "", nil, err
+		return Finished{}, err
 	}
 	r := replyOf(answer.reply)
-	if became = r.str(); became == "fault" {
-		return "", nil, fmt.Errorf("finish job %s of tenant %s: what stands of it cannot be read: %s", of.ID, of.Tenant, r.str())
+	out := Finished{Became: r.str()}
+	if out.Became == "fault" {
+		return Finished{}, fmt.Errorf("finish job %s of tenant %s: what stands of it cannot be read: %s", of.ID, of.Tenant, r.str())
 	}
-	if r.more() && r.str() == "run" {
-		next, err = granted(r, token)
+	for r.more() {
+		switch r.str() {
+		case "throttled":
+			out.InARow = int(r.int())
+		case "run":
+			out.Next, err = granted(r, token)
+			return out, err
+		}
 	}
-	return became, next, err
+	return out, nil
 }
 
 // reported is what the finish script answers to one report.

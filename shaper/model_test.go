@@ -19,6 +19,7 @@ type mJob struct {
 	given  bool // the last of them is granted, and not known to have begun
 	fg     int64
 	cr     int64
+	th     int64
 	tok    string
 	since  int64
 	at     int64 // score in the book that it stands in
@@ -33,6 +34,8 @@ type mTenant struct {
 	rate       buckets.Rate
 	depth, cap int64
 	attempts   int64
+	throttles  int64
+	row        int64 // throttled starts in a row
 	full       OnFull
 	until      int64
 	tl         exact

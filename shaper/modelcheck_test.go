@@ -115,7 +115,7 @@ func (m *model) diff(v view, now int64) error {
 			want("end of "+id, v.ends[name][id], "")
 			bodies = append(bodies, id)
 			if j.st != "n" && j.st != "l" {
-				state[id] = fmt.Sprint(j.st, " ", j.rel, " ", j.att, " ", j.fg, " ", j.cr, " ", j.tok, " ", j.slot, " ", j.given)
+				state[id] = fmt.Sprint(j.st, " ", j.rel, " ", j.att, " ", j.fg, " ", j.cr, " ", j.tok, " ", j.slot, " ", j.given, " ", j.th)
 			}
 			at := fmt.Sprint(j.at)
 			switch j.st {
@@ -143,10 +143,15 @@ func (m *model) diff(v view, now int64) error {
 		got := map[string]string{}
 		for id, line := range v.state[name] {
 			words := strings.Fields(line)
-			got[id] = strings.Join(append(words[:7:7], fmt.Sprint(strings.Contains(words[9], ",granted"))), " ")
+			var job Job
+			if err := job.readState(line); err != nil {
+				wrong = append(wrong, err.Error())
+			}
+			got[id] = strings.Join(append(words[:7:7], fmt.Sprint(strings.Contains(words[9], ",granted")), fmt.Sprint(job.Throttles)), " ")
 		}
 		want("states of "+name, got, state)
 		want("out, run of "+name, [2]int64{atoi(v.hash[name]["out"]), atoi(v.hash[name]["run"])}, [2]int64{t.out, t.run})
+		want("throttled in a row of "+name, atoi(v.hash[name]["row"]), t.row)
 		want("starts of "+name, atoi(v.hash[name]["started"]), t.started)
 		if err := m.filed(t, v, now); err != nil {
 			wrong = append(wrong, err.Error())

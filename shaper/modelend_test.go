@@ -102,10 +102,14 @@ func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next stri
 	e := ending{g, outcome, delay, next, p.began()}
 	first := true
 	got := p.repeat(func() string {
-		became, n, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next, Began: e.began})
+		end, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next, Began: e.began})
 		p.must(err)
+		became, n := end.Became, end.Next
 		if first {
 			first = false
+			if throttled := outcome == EndThrottled || outcome == EndThrottledAll; throttled && p.stands(g) == "" && end.InARow != int(p.m.tenants[g.Tenant].row)+1 {
+				p.t.Errorf("%d throttled in a row, want %d", end.InARow, p.m.tenants[g.Tenant].row+1)
+			}
 			p.take(e, became, n, true)
 			p.observe()
 		}
@@ -224,6 +228,13 @@ func (p *player) next(n *Grant, may bool, waits, tok string) {
 // became is what a job becomes that ended so.
 func (p *player) became(t *mTenant, j *mJob, e ending, cancelled, unstarted bool) string {
 	outcome, until := e.outcome, p.now+e.delay.Microseconds()
+	throttled := outcome == EndThrottled || outcome == EndThrottledAll
+	switch {
+	case throttled:
+		t.row++
+	case outcome != EndBack && !unstarted:
+		t.row = 0
+	}
 	switch {
 	case outcome == EndOK:
 		t.end(j, "done")
@@ -235,14 +246,18 @@ func (p *player) became(t *mTenant, j *mJob, e ending, cancelled, unstarted bool
 		}
 		t.toFront(j)
 		return "back"
-	case outcome == EndThrottled:
-		t.until = max(t.until, until)
+	case throttled:
+		if outcome == EndThrottled {
+			t.until = max(t.until, until)
+		} else {
+			p.m.until = max(p.m.until, until)
+		}
 		j.fg++
-		t.toFront(j)
-		return "back"
-	case outcome == EndThrottledAll:
-		p.m.until = max(p.m.until, until)
-		j.fg++
+		if j.th++; j.th >= t.throttles {
+			p.seen("dead by throttles")
+			t.bury(j, p.now)
+			return "dead"
+		}
 		t.toFront(j)
 		return "back"
 	case outcome == EndDead || j.att-j.fg >= t.attempts:
@@ -300,7 +315,7 @@ func (p *player) stepDead() {
 			full = 1
 			continue
 		default:
-			j.fg, j.cr = j.att, 0
+			j.fg, j.cr, j.th = j.att, 0, 0
 			t.toFront(j)
 		}
 		want++

@@ -26,8 +26,15 @@ type TenantInfo struct {
 	NextSlot    time.Time     // the earliest slot that a start could get, by Redis' clock
 	Paused      bool
 	PausedUntil time.Time // zero if paused without an end
+	InARow      int       // starts of the tenant that were throttled in a row, whatever the job; see ThrottledFor
 	Counters    Counters
 }
+
+// ThrottledFor is how many starts of a tenant must be throttled in a row for it to be said: its downstream lets nothing through.
+const ThrottledFor = 10
+
+// Throttled reports whether a tenant's downstream has let nothing through for its last ThrottledFor starts.
+func (t TenantInfo) Throttled() bool { return t.InARow >= ThrottledFor }
 
 // Level is how many jobs wait: what Depth bounds.
 func (t TenantInfo) Level() int { return t.Waiting + t.Delayed }
@@ -131,7 +138,7 @@ func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
 			t.PausedUntil = instant(until)
 		}
 	}
-	t.Counters = readCounters(h)
+	t.InARow, t.Counters = int(atoi(h["row"])), readCounters(h)
 	return t
 }
 
@@ -152,8 +159,8 @@ type Stats struct {
 	Running     int
 	Dead        int
 	Oldest      time.Duration
-	Pools       int // live pools of workers
-	Places      int // places of live pools
+	Pools       int          // live pools of workers
+	Places      int          // places of live pools
 	Counters    Counters     // of all tenants there ever were
 	ByTenant    []TenantInfo // those that were read
 }

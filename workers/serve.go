@@ -303,17 +303,18 @@ func (p *Pool) finish(s *start, f shaper.Finish) *start {
 	var next *start
 	p.insist(p.work, "finish job", func(ctx context.Context) error {
 		asked := time.Now()
-		became, grant, err := p.gate.Finish(ctx, s.grant, f)
+		end, err := p.gate.Finish(ctx, s.grant, f)
 		p.cfg.Metrics.roundTrip("finish", asked)
-		if err != nil && grant == nil {
+		if err != nil && end.Next == nil {
 			return err
 		}
-		p.cfg.Metrics.finished(became)
-		if became == "stale" {
+		p.cfg.Metrics.finished(end.Became)
+		p.tellThrottles(s.grant.Tenant, f, end)
+		if end.Became == "stale" {
 			p.log.Warn("job ended, but somebody else owns it", "tenant", s.grant.Tenant, "job", s.grant.ID, "attempt", s.grant.Attempt)
 		}
-		if grant != nil {
-			next = p.granted(grant, asked, err)
+		if end.Next != nil {
+			next = p.granted(end.Next, asked, err)
 		}
 		return nil
 	})

@@ -115,7 +115,7 @@ func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, all float64, flo
 	for _, t := range s.ByTenant {
 		rows = append(rows, []string{clip(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%.1f", flow[t.Name]),
 			fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth), short(t.Oldest), fmt.Sprint(t.Out + t.Running),
-			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), pause(t.Paused, t.PausedUntil)})
+			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), tenantState(t)})
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(&text)

@@ -62,12 +62,13 @@ var (
 	depthDesc    = describe("shaper_depth", "How many jobs may wait.", "tenant")
 	oldestDesc   = describe("shaper_oldest_seconds", "How long the head of the bucket has waited.", "tenant")
 	inFlightDesc = describe("shaper_in_flight", "Tickets out and jobs running.", "tenant")
+	rowDesc      = describe("shaper_throttled_in_a_row", "Starts in a row after which the downstream asked to slow down; from 10 on it lets nothing through. Of several tenants the most.", "tenant")
 	deadDesc     = describe("shaper_dead", "Dead jobs that are kept.", "tenant")
 )
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, tenantsDesc, pausedDesc, poolsDesc, placesDesc, levelDesc, depthDesc, oldestDesc, inFlightDesc, deadDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, tenantsDesc, pausedDesc, poolsDesc, placesDesc, levelDesc, depthDesc, oldestDesc, inFlightDesc, deadDesc, rowDesc} {
 		ch <- d
 	}
 	for _, s := range counterSeries {
@@ -141,6 +142,7 @@ func sum(tenants []shaper.TenantInfo) shaper.TenantInfo {
 		s.Running += t.Running
 		s.Dead += t.Dead
 		s.Oldest = max(s.Oldest, t.Oldest)
+		s.InARow = max(s.InARow, t.InARow)
 	}
 	return s
 }
@@ -149,6 +151,7 @@ func tellGauges(ch chan<- prometheus.Metric, downstream, tenant string, t shaper
 	ch <- gauge(levelDesc, float64(t.Level()), downstream, tenant)
 	ch <- gauge(oldestDesc, t.Oldest.Seconds(), downstream, tenant)
 	ch <- gauge(inFlightDesc, float64(t.Out+t.Running), downstream, tenant)
+	ch <- gauge(rowDesc, float64(t.InARow), downstream, tenant)
 	ch <- gauge(deadDesc, float64(t.Dead), downstream, tenant)
 	if t.Effective.Depth > 0 {
 		ch <- gauge(depthDesc, float64(t.Effective.Depth), downstream, tenant)

@@ -50,6 +50,20 @@ func TestTenantsAreBounded(t *testing.T) {
 	}
 }
 
+// How long a tenant's downstream has let nothing through is told of each tenant shown, and of the worst of the others.
+func TestThrottledInARow(t *testing.T) {
+	f := &fakeStats{stats: shaper.Stats{Tenants: 150, ByTenant: tenants(150, 10)}}
+	f.stats.ByTenant[3].InARow, f.stats.ByTenant[4].InARow, f.stats.ByTenant[149].InARow = 7, 12, 31
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(newCollector([]string{"d"}, []statsReader{f}, slog.New(slog.DiscardHandler)))
+	got := gatherText(t, reg, "shaper_throttled_in_a_row")
+	for _, line := range []string{`{downstream="d",tenant="t149"} 31`, `{downstream="d",tenant="t148"} 0`, `{downstream="d",tenant="_other"} 12`} {
+		if !strings.Contains(got, "shaper_throttled_in_a_row"+line+"\n") {
+			t.Errorf("no %s in\n%s", line, got)
+		}
+	}
+}
+
 func gatherText(t *testing.T, g prometheus.Gatherer, name string) string {
 	t.Helper()
 	families, err := g.Gather()

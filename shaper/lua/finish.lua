@@ -17,6 +17,7 @@
 --   done, retry, dead, cancelled, back   what became of the job
 --   stale                                the token does not own it: somebody else does, or it ended
 --   fault, text                          what stands of the job cannot be read
+-- After the answer to a throttled start: "throttled", how many of the tenant were so in a row
 --
 -- Cost: O(log tenants) a report; with a next job about twice a gate.
 
@@ -81,6 +82,12 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   local cancelled, attempt = j.st == 'c', j.att
   local unstarted = late == '-' and (outcome == 'back' or outcome == 'dead')
   if unstarted then called_off(j) else began(ds, t, j) end
+  local throttled = outcome == 'throttled' or outcome == 'throttled-all'
+  if throttled then
+    put(t, 'row', num(t, 'row') + 1)
+  elseif outcome ~= 'back' and not unstarted and num(t, 'row') > 0 then
+    put(t, 'row', 0)
+  end
   local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
   left(ds, t, id, j, chains)
   if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
@@ -106,16 +113,21 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     if not unstarted then j.fg = j.fg + 1 end
     to_front(T, id, j)
     answer = 'back'
-  elseif outcome == 'throttled' or outcome == 'throttled-all' then
+  elseif throttled then
     local h = outcome == 'throttled' and t or ds
     if num(h, 'until') < now + delay then
       put(h, 'until', now + delay)
       hush(outcome == 'throttled' and T or '')
     end
-    j.fg, j.err = j.fg + 1, text
-    to_front(T, id, j)
+    j.fg, j.throttles, j.err = j.fg + 1, j.throttles + 1, text
     count(ds, t, 'throttled')
-    answer = 'back'
+    if j.throttles >= nrule(ds, t, 'p:throttles') then
+      bury(ds, t, id, j, 'throttled', text, now)
+      answer = 'dead'
+    else
+      to_front(T, id, j)
+      answer = 'back'
+    end
   else
     count(ds, t, 'failed')
     local h = header(call('HGET', k_jobs(T), id))
@@ -136,6 +148,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     log(ds, 'f', T, id, int(attempt), became, late, int(now - j.slot))
   end
   local reply = { answer }
+  if throttled then reply = { answer, 'throttled', num(t, 'row') } end
   if t2 then
     for _, v in ipairs(granted(ds, t2, id2, j2, now, body2)) do reply[#reply + 1] = v end
   end
