@@ -48,8 +48,12 @@ end
 -- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals outlive its tenants. The two that happen
 -- most travel with the hashes, which are written anyway.
 local function count(ds, t, what)
-  for _, h in ipairs({ ds, t }) do
-    if what == 'started' or what == 'done' then add(h, what, 1) else call('HINCRBY', h.key, what, 1) end
+  if what == 'started' or what == 'done' then
+    add(ds, what, 1)
+    add(t, what, 1)
+  else
+    call('HINCRBY', K_DS, what, 1)
+    call('HINCRBY', t.key, what, 1)
   end
 end
 
