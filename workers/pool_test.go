@@ -257,7 +257,6 @@ func TestShorterLeasesAreKept(t *testing.T) {
 
 // TestLongJobsCountWhileTheyRun: the start of a job is counted once its pool has said that the handler began, and not again when it ends.
 func TestLongJobsCountWhileTheyRun(t *testing.T) {
-	t.Parallel()
 	release := make(chan struct{})
 	b := newBench(t, func(context.Context, *asynq.Task) error {
 		<-release
