@@ -14,7 +14,7 @@ import (
 // What is read back is what was set, in every field.
 func TestPoliciesRoundTrip(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
-	tenant := Policy{Rate: rate(3, 333333*time.Microsecond), Depth: 2, Weight: 3, OnFull: Block, MaxInFlight: 4, MaxAttempts: 5,
+	tenant := Policy{Rate: rate(3, 333333*time.Microsecond), Depth: 2, Weight: 3, OnFull: Block, MaxInFlight: 4, MaxAttempts: 5, MaxThrottles: 6,
 		Backoff: Backoff{time.Second, time.Minute}, Timeout: 6 * time.Second, MaxWait: -1, Retention: 7 * time.Minute}
 	ds := DownstreamPolicy{Rate: rate(1, 90*time.Second), MaxInFlight: 8, UnknownTenants: RefuseUnknown, Tolerance: 9 * time.Millisecond,
 		Lead: 10 * time.Millisecond, Lease: 11 * time.Second, MaxCrashes: 12, DepartureLog: 13, Defaults: tenant}
@@ -59,7 +59,7 @@ func TestStatsAndLists(t *testing.T) {
 	if s.Oldest < 10*time.Second || s.Oldest > 11*time.Second {
 		t.Errorf("the oldest waits for %v", s.Oldest)
 	}
-	want := Counters{Accepted: 8, Started: 3, Done: 1, Failed: 1, Dead: 1}
+	want := Counters{Accepted: 8, Started: 2, Done: 1, Failed: 1, Dead: 1}
 	if s.Counters != want {
 		t.Errorf("counters %+v, want %+v", s.Counters, want)
 	}

@@ -67,9 +67,9 @@ func BenchmarkScripts(b *testing.B) {
 			}
 			return all
 		}, func(w *world, g any) {
-			var own []*Grant
+			var own []Held
 			for _, o := range g.([]any) {
-				own = append(own, o.(*Grant))
+				own = append(own, Held{Grant: o.(*Grant)})
 			}
 			_, err := w.gate.Beat(w.t.Context(), "p", 1_000_000, time.Hour, own)
 			w.must(err)

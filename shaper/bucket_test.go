@@ -237,7 +237,7 @@ func TestCancelInEachState(t *testing.T) {
 				t.Errorf("then it is %s, want %s", j.State, tc.in)
 			}
 			if g != nil {
-				if s, _ := w.gate.Beat(t.Context(), "p", 1, time.Hour, []*Grant{g}); s[0] != Cancelled {
+				if s, _ := w.gate.Beat(t.Context(), "p", 1, time.Hour, []Held{{Grant: g}}); s[0] != Cancelled {
 					t.Errorf("its worker is told %d, want cancelled", s[0])
 				}
 				if became, _ := w.finish(g, tc.then); became != tc.became {

@@ -134,10 +134,10 @@ func TestAReplicaDoesNotAnswer(t *testing.T) {
 		"cancel": func() error { _, err := client.Cancel(t.Context(), "full", "nobody"); return err },
 		"gate":   func() error { _, _, err := gate.Enter(t.Context(), Ticket{"full", "z", 1}, NewToken("p")); return err },
 		"finish": func() error {
-			_, _, err := gate.Finish(t.Context(), &Grant{Ticket: g.Ticket, Token: "p.other"}, Finish{Ending: EndOK})
+			_, err := gate.Finish(t.Context(), &Grant{Ticket: g.Ticket, Token: "p.other"}, Finish{Ending: EndOK})
 			return err
 		},
-		"beat": func() error { _, err := gate.Beat(t.Context(), "p", 1, time.Minute, []*Grant{g}); return err },
+		"beat": func() error { _, err := gate.Beat(t.Context(), "p", 1, time.Minute, []Held{{Grant: g}}); return err },
 	} {
 		if err := call(); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("%s: %v, want READONLY", what, err)
@@ -214,7 +214,7 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 			"unknown":  func() error { _, err := w.client.Offer(ctx, Spec{Tenant: "c", ID: "new", Type: "test"}); return err },
 			"find":     func() error { _, err := w.client.Find(ctx, "a", "a2"); return err },
 			"gate":     func() error { _, _, err := w.gate.Enter(ctx, Ticket{"a", "a2", 1}, NewToken("p")); return err },
-			"finish":   func() error { _, _, err := w.gate.Finish(ctx, g, Finish{Ending: EndOK}); return err },
+			"finish":   func() error { _, err := w.gate.Finish(ctx, g, Finish{Ending: EndOK}); return err },
 			"policies": func() error { return w.admin.SetTenant(ctx, "a", Policy{Rate: rate(5, time.Second)}) },
 		} {
 			if err := call(); !errors.Is(err, ErrStore) {

@@ -47,6 +47,7 @@ func policyFields(p Policy) []string {
 	return []string{
 		"p:rate", rateField(p.Rate), "p:depth", intField(p.Depth), "p:weight", intField(p.Weight),
 		"p:on_full", string(p.OnFull), "p:cap", intField(p.MaxInFlight), "p:attempts", intField(p.MaxAttempts),
+		"p:throttles", intField(p.MaxThrottles),
 		"p:bmin", millisField(p.Backoff.Min), "p:bmax", millisField(p.Backoff.Max),
 		"p:timeout", millisField(p.Timeout), "p:wait", millisField(p.MaxWait), "p:keep", millisField(p.Retention),
 	}
@@ -81,7 +82,7 @@ func readPolicy(h map[string]string) Policy {
 	p := Policy{
 		Rate: readRate(h["p:rate"]), Depth: int(atoi(h["p:depth"])), Weight: int(atoi(h["p:weight"])),
 		OnFull: OnFull(h["p:on_full"]), MaxInFlight: int(atoi(h["p:cap"])), MaxAttempts: int(atoi(h["p:attempts"])),
-		Backoff: Backoff{readMillis(h["p:bmin"]), readMillis(h["p:bmax"])},
+		MaxThrottles: int(atoi(h["p:throttles"])), Backoff: Backoff{readMillis(h["p:bmin"]), readMillis(h["p:bmax"])},
 		Timeout: readMillis(h["p:timeout"]), MaxWait: readMillis(h["p:wait"]), Retention: readMillis(h["p:keep"]),
 	}
 	if h["p:wait"] == "-1" {
@@ -118,6 +119,7 @@ func (p Policy) or(q Policy) Policy {
 	set(&p.Weight, q.Weight)
 	set(&p.MaxInFlight, q.MaxInFlight)
 	set(&p.MaxAttempts, q.MaxAttempts)
+	set(&p.MaxThrottles, q.MaxThrottles)
 	setD := func(v *time.Duration, d time.Duration) {
 		if *v == 0 {
 			*v = d

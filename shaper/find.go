@@ -59,8 +59,14 @@ func (j *Job) readState(line string) error {
 	attempt, forgiven := atoi(f[2]), atoi(f[3])
 	j.State, j.Attempt, j.Charged, j.Crashes = states[f[0]], int(attempt), int(attempt-forgiven), int(atoi(f[4]))
 	j.Slot = instant(atoi(f[6]))
-	if f[9] != "-" {
-		j.Reason = f[9]
+	marks := strings.Split(f[9], ",")
+	if marks[0] != "-" {
+		j.Reason = marks[0]
+	}
+	for _, m := range marks[1:] {
+		if n, ok := strings.CutPrefix(m, "throttles="); ok {
+			j.Throttles = int(atoi(n))
+		}
 	}
 	j.Error = f[10]
 	return nil

@@ -68,7 +68,7 @@ type Grant struct {
 	Token     string
 	Wait      time.Duration // from the moment the reply was made until the slot; negative if the slot passed
 	Slot      time.Time     // by Redis' clock
-	Attempt   int           // which start of the job this is, from 1
+	Attempt   int           // which start of the job this is, from 1; if it never happens, the next one has this number
 	Charged   int           // starts that count against the maximum of attempts, this one included
 	Tolerance time.Duration // a start later than slot + Tolerance needs another slot
 	Lease     time.Duration
@@ -155,13 +155,19 @@ type Finish struct {
 	Delay  time.Duration // backoff of EndError, pause of EndThrottled
 	Text   string        // result or error
 	Next   string        // a fresh token, if the worker wants the downstream's next job at once
-	Began  Began         // when the handler began, for the departure log
+	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back
+}
+
+// Finished is the answer to a report.
+type Finished struct {
+	Became string // "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns the job; then nothing was changed
+	InARow int    // of a throttled start: how many of its tenant were so in a row, this one included; 0 in a repeated answer
+	Next   *Grant // the next job, if the worker wanted one and could have it
 }
 
 // Finish takes down how a start ended, if its token still owns the job, and grants the next job to a worker that
-// wants one and can have it. became is "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns
-// the job; then nothing was changed.
-func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, next *Grant, err error) {
+// wants one and can have it. With an error there may be a Next all the same: one whose job cannot be read.
+func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
 	token := f.Next
 	if token == "" {
 		token = "-"
@@ -172,16 +178,23 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (became string, 
 		err = answer.err
 	}
 	if err != nil {
-		return "", nil, err
+		return Finished{}, err
 	}
 	r := replyOf(answer.reply)
-	if became = r.str(); became == "fault" {
-		return "", nil, fmt.Errorf("finish job %s of tenant %s: what stands of it cannot be read: %s", of.ID, of.Tenant, r.str())
+	out := Finished{Became: r.str()}
+	if out.Became == "fault" {
+		return Finished{}, fmt.Errorf("finish job %s of tenant %s: what stands of it cannot be read: %s", of.ID, of.Tenant, r.str())
 	}
-	if r.more() && r.str() == "run" {
-		next, err = granted(r, token)
+	for r.more() {
+		switch r.str() {
+		case "throttled":
+			out.InARow = int(r.int())
+		case "run":
+			out.Next, err = granted(r, token)
+			return out, err
+		}
 	}
-	return became, next, err
+	return out, nil
 }
 
 // reported is what the finish script answers to one report.
@@ -220,27 +233,37 @@ const (
 	Cancelled Standing = 2 // still owned, and somebody cancelled it
 )
 
+// Held is a start that a pool owns.
+type Held struct {
+	*Grant
+	Begun bool // its handler has begun; from the first Beat that says so it counts as a start
+}
+
 // Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their leases. A pool
 // that is not heard of for ttl counts as gone. Returns a Standing for each job.
-func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant) ([]Standing, error) {
+func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) ([]Standing, error) {
 	out, _, err := g.beat(ctx, pool, places, ttl, own, 0)
 	return out, err
 }
 
 // BeatAgain is Beat for a pool that has beaten within the last minute, and did not leave. Such a pool is unknown only where Redis has lost
 // what it had; then known is false, and nothing was changed.
-func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant) (_ []Standing, known bool, err error) {
+func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) (_ []Standing, known bool, err error) {
 	return g.beat(ctx, pool, places, ttl, own, 1)
 }
 
-func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Duration, own []*Grant, again int) ([]Standing, bool, error) {
+func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held, again int) ([]Standing, bool, error) {
 	const unknown = Standing(-1)
 	out := make([]Standing, 0, len(own))
 	for first := true; first || len(own) > 0; first = false {
 		n := min(len(own), batch)
 		args := []any{pool, places, micros(ttl), again}
 		for _, o := range own[:n] {
-			args = append(args, o.Tenant, o.ID, o.Token)
+			begun := 0
+			if o.Begun {
+				begun = 1
+			}
+			args = append(args, o.Tenant, o.ID, o.Token, begun)
 		}
 		own = own[n:]
 		v, err := g.q.run(ctx, beatScript, "extend leases", args...)

@@ -142,9 +142,9 @@ func (w *world) enter(t Ticket, pool string) (*Grant, string) {
 
 func (w *world) finish(g *Grant, f Finish) (string, *Grant) {
 	w.t.Helper()
-	became, next, err := w.gate.Finish(w.t.Context(), g, f)
+	end, err := w.gate.Finish(w.t.Context(), g, f)
 	w.must(err)
-	return became, next
+	return end.Became, end.Next
 }
 
 // start waits, on the pretended clock, until some job of the downstream has a slot, and takes it. It fails the test

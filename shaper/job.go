@@ -36,6 +36,8 @@ const (
 	ReasonFailed  = "failed"  // its last allowed attempt failed
 	ReasonRefused = "refused" // the handler or downstream said that no attempt can succeed
 	ReasonCrashed = "crashed" // its worker vanished too often
+
+	ReasonThrottled = "throttled" // the downstream asked to slow down after each of its last max_throttles starts
 )
 
 // Job is what is known of one job. Times are Redis' clock.
@@ -47,9 +49,10 @@ type Job struct {
 	Payload    []byte            // nil once ended, except for dead jobs
 	Headers    map[string]string // as asynq's task headers
 	State      State
-	Attempt    int       // starts so far; strictly increasing
+	Attempt    int       // starts so far, also one that is granted and waits for its slot; strictly increasing
 	Charged    int       // those of them that count against max_attempts
 	Crashes    int       // starts whose worker vanished
+	Throttles  int       // starts after which the downstream asked to slow down; not known once ended, except for dead jobs
 	Accepted   time.Time // when it was accepted, or became due if it was delayed
 	Due        time.Time // for StateDelayed
 	Slot       time.Time // the slot of its last start

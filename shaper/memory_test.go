@@ -57,7 +57,7 @@ func TestStoreWithoutMemory(t *testing.T) {
 		t.Errorf("refused jobs left\n%s\nof\n%s", after, before)
 	}
 
-	s, err := w.gate.Beat(t.Context(), "p", 4, time.Minute, []*Grant{first})
+	s, err := w.gate.Beat(t.Context(), "p", 4, time.Minute, []Held{{Grant: first}})
 	if err != nil || s[0] != Owned {
 		t.Errorf("beat: %v, %v", s, err)
 	}

@@ -16,8 +16,10 @@ type mJob struct {
 	st     string // n waiting and never out, l delayed, w o r c z x as in lua/job.lua, or how it ended
 	rel    int64
 	att    int64
+	given  bool // the last of them is granted, and not known to have begun
 	fg     int64
 	cr     int64
+	th     int64
 	tok    string
 	since  int64
 	at     int64 // score in the book that it stands in
@@ -32,12 +34,15 @@ type mTenant struct {
 	rate       buckets.Rate
 	depth, cap int64
 	attempts   int64
+	throttles  int64
+	row        int64 // throttled starts in a row
 	full       OnFull
 	until      int64
 	tl         exact
 	wait       []string
 	jobs       map[string]*mJob
 	out, run   int64
+	started    int64
 }
 
 type mPool struct{ places, deadline int64 }
@@ -161,10 +166,29 @@ func (t *mTenant) left(j *mJob) {
 	}
 }
 
+// began counts a start, once.
+func (t *mTenant) began(j *mJob) {
+	if j.given {
+		j.given = false
+		t.started++
+	}
+}
+
+// calledOff: the start that was granted never happens. One that was said to have begun is forgiven.
+func (j *mJob) calledOff() {
+	if j.given {
+		j.given = false
+		j.att--
+	} else {
+		j.fg++
+	}
+}
+
 func (t *mTenant) bury(j *mJob, now int64) { j.st, j.at = "x", now }
 
 func (t *mTenant) crash(j *mJob, now int64) {
 	t.left(j)
+	t.began(j)
 	if j.st == "c" {
 		t.end(j, "cancelled")
 		return
@@ -322,7 +346,10 @@ func (m *model) enter(t *mTenant, j *mJob, slot, now int64, tok string) {
 		m.tl.grant(m.rate, slot, now, mEpoch)
 	}
 	t.run++
-	j.att++
+	if j.st != "r" { // else it missed a slot, and this start is the same
+		j.att++
+		j.given = true
+	}
 	j.st, j.tok, j.slot, j.at = "r", tok, slot, max(slot, now)+mLease
 }
 

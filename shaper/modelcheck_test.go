@@ -117,7 +117,7 @@ func (m *model) diff(v view, now int64) error {
 			want("end of "+id, v.ends[name][id], "")
 			bodies = append(bodies, id)
 			if j.st != "n" && j.st != "l" {
-				state[id] = fmt.Sprint(j.st, " ", j.rel, " ", j.att, " ", j.fg, " ", j.cr, " ", j.tok, " ", j.slot)
+				state[id] = fmt.Sprint(j.st, " ", j.rel, " ", j.att, " ", j.fg, " ", j.cr, " ", j.tok, " ", j.slot, " ", j.given, " ", j.th)
 			}
 			at := fmt.Sprint(j.at)
 			switch j.st {
@@ -144,10 +144,17 @@ func (m *model) diff(v view, now int64) error {
 		want("bodies of "+name, v.bodies[name], bodies)
 		got := map[string]string{}
 		for id, line := range v.state[name] {
-			got[id] = strings.Join(strings.Fields(line)[:7], " ")
+			words := strings.Fields(line)
+			var job Job
+			if err := job.readState(line); err != nil {
+				wrong = append(wrong, err.Error())
+			}
+			got[id] = strings.Join(append(words[:7:7], fmt.Sprint(strings.Contains(words[9], ",granted")), fmt.Sprint(job.Throttles)), " ")
 		}
 		want("states of "+name, got, state)
 		want("out, run of "+name, [2]int64{atoi(v.hash[name]["out"]), atoi(v.hash[name]["run"])}, [2]int64{t.out, t.run})
+		want("throttled in a row of "+name, atoi(v.hash[name]["row"]), t.row)
+		want("starts of "+name, atoi(v.hash[name]["started"]), t.started)
 		if err := m.filed(t, v, now); err != nil {
 			wrong = append(wrong, err.Error())
 		}
@@ -156,6 +163,13 @@ func (m *model) diff(v view, now int64) error {
 	want("run", v.run, run)
 	o, r := m.inFlight()
 	want("out, run of the downstream", [2]int64{atoi(v.ds["out"]), atoi(v.ds["run"])}, [2]int64{o, r})
+	for _, f := range counterFields {
+		sum := int64(0)
+		for _, name := range m.names {
+			sum += atoi(v.hash[name][f])
+		}
+		want(f+" of the downstream", atoi(v.ds[f]), sum)
+	}
 	counts := map[string]string{}
 	for k, n := range v.pools {
 		if strings.HasSuffix(k, ":n") {

@@ -25,6 +25,12 @@ type ending struct {
 	outcome Ending
 	delay   time.Duration
 	next    string
+	began   Began
+}
+
+// began is what a worker says of a start that it reports.
+func (p *player) began() Began {
+	return pick(p.r, []Began{{}, BeganAfter(time.Millisecond), NeverBegan})
 }
 
 // stands is what a report is told that comes too late or once more; "" if it is the first of the owner.
@@ -59,6 +65,16 @@ func (p *player) take(e ending, became string, n *Grant, sure bool) {
 		cancelled := j.st == "c"
 		p.m.logged["f"]++
 		t.left(j)
+		unstarted := e.began.Never && (e.outcome == EndBack || e.outcome == EndDead)
+		switch {
+		case !unstarted:
+			t.began(j)
+		case j.given:
+			p.seen("called off")
+			fallthrough
+		default:
+			j.calledOff()
+		}
 		j.st = "-" // nowhere, until the next one is picked
 		// Only these ask for more; in the others the job itself is what should run next.
 		chains := e.next != "-" && (e.outcome == EndOK || e.outcome == EndError || e.outcome == EndDead)
@@ -73,7 +89,7 @@ func (p *player) take(e ending, became string, n *Grant, sure bool) {
 			p.observe()
 		}
 		p.next(n, chains && room, waits, e.next)
-		want = p.became(t, j, e.outcome, e.delay, cancelled)
+		want = p.became(t, j, e, cancelled, unstarted)
 	}
 	p.seen("finish " + want)
 	if became != want {
@@ -83,13 +99,17 @@ func (p *player) take(e ending, became string, n *Grant, sure bool) {
 
 // finish reports how a start ended, and may ask for the next job.
 func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next string) {
-	e := ending{g, outcome, delay, next}
+	e := ending{g, outcome, delay, next, p.began()}
 	first := true
 	got := p.repeat(func() string {
-		became, n, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next})
+		end, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next, Began: e.began})
 		p.must(err)
+		became, n := end.Became, end.Next
 		if first {
 			first = false
+			if throttled := outcome == EndThrottled || outcome == EndThrottledAll; throttled && p.stands(g) == "" && end.InARow != int(p.m.tenants[g.Tenant].row)+1 {
+				p.t.Errorf("%d throttled in a row, want %d", end.InARow, p.m.tenants[g.Tenant].row+1)
+			}
 			p.take(e, became, n, true)
 			p.observe()
 		}
@@ -110,7 +130,7 @@ func (p *player) stepBatch() {
 			return
 		}
 		e := ending{g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
-			pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-"}
+			pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-", p.began()}
 		if p.r.IntN(3) > 0 {
 			e.next = poolOf(g.Token) + p.token()[2:]
 		}
@@ -121,7 +141,7 @@ func (p *player) stepBatch() {
 	}
 	var args []any
 	for _, e := range l {
-		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next, "20")
+		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next, e.began.field())
 	}
 	report := func(each func(i int, became string, n *Grant)) {
 		v, err := p.q.run(p.t.Context(), finishScript, "finish jobs", args...)
@@ -206,25 +226,38 @@ func (p *player) next(n *Grant, may bool, waits, tok string) {
 }
 
 // became is what a job becomes that ended so.
-func (p *player) became(t *mTenant, j *mJob, outcome Ending, delay time.Duration, cancelled bool) string {
-	until := p.now + delay.Microseconds()
+func (p *player) became(t *mTenant, j *mJob, e ending, cancelled, unstarted bool) string {
+	outcome, until := e.outcome, p.now+e.delay.Microseconds()
+	throttled := outcome == EndThrottled || outcome == EndThrottledAll
+	switch {
+	case throttled:
+		t.row++
+	case outcome != EndBack && !unstarted:
+		t.row = 0
+	}
 	switch {
 	case outcome == EndOK:
 		t.end(j, "done")
 	case cancelled:
 		t.end(j, "cancelled")
 	case outcome == EndBack:
-		j.fg++
+		if !unstarted {
+			j.fg++
+		}
 		t.toFront(j)
 		return "back"
-	case outcome == EndThrottled:
-		t.until = max(t.until, until)
+	case throttled:
+		if outcome == EndThrottled {
+			t.until = max(t.until, until)
+		} else {
+			p.m.until = max(p.m.until, until)
+		}
 		j.fg++
-		t.toFront(j)
-		return "back"
-	case outcome == EndThrottledAll:
-		p.m.until = max(p.m.until, until)
-		j.fg++
+		if j.th++; j.th >= t.throttles {
+			p.seen("dead by throttles")
+			t.bury(j, p.now)
+			return "dead"
+		}
 		t.toFront(j)
 		return "back"
 	case outcome == EndDead || j.att-j.fg >= t.attempts:
@@ -282,7 +315,7 @@ func (p *player) stepDead() {
 			full = 1
 			continue
 		default:
-			j.fg, j.cr = j.att, 0
+			j.fg, j.cr, j.th = j.att, 0, 0
 			t.toFront(j)
 		}
 		want++

@@ -84,7 +84,7 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
-	"gate other", "gate stale", "receipt", "another went back", "next that was out", "batch of a tenant", "batch of tenants"}
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "begun by a beat", "batch of a tenant", "batch of tenants"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 
@@ -252,10 +252,11 @@ func (p *player) stepCap() {
 func (p *player) policy(name string) {
 	t := p.m.tenants[name]
 	t.rate, t.depth, t.cap = pick(p.r, rates), int64(1+p.r.IntN(5)), int64(1+p.r.IntN(3))
-	t.attempts, t.full = int64(1+p.r.IntN(3)), pick(p.r, []OnFull{Reject, DropOldest, Block})
-	p.log("policy of %s: %v, depth %d, cap %d, attempts %d, %s", name, t.rate, t.depth, t.cap, t.attempts, t.full)
+	t.attempts, t.throttles, t.full = int64(1+p.r.IntN(3)), int64(1+p.r.IntN(3)), pick(p.r, []OnFull{Reject, DropOldest, Block})
+	p.log("policy of %s: %v, depth %d, cap %d, attempts %d, throttles %d, %s", name, t.rate, t.depth, t.cap, t.attempts, t.throttles, t.full)
 	p.repeat(func() string {
-		p.set(name, Policy{Rate: t.rate, Depth: int(t.depth), MaxInFlight: int(t.cap), MaxAttempts: int(t.attempts), OnFull: t.full})
+		p.set(name, Policy{Rate: t.rate, Depth: int(t.depth), MaxInFlight: int(t.cap), MaxAttempts: int(t.attempts),
+			MaxThrottles: int(t.throttles), OnFull: t.full})
 		return ""
 	}, true)
 }

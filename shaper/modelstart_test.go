@@ -132,6 +132,7 @@ func (p *player) enter(k Ticket, old, tok string) {
 	case !ticket && j.st == "c" && j.tok == old:
 		p.m.logged["f"]++
 		t.left(j)
+		j.calledOff()
 		t.end(j, "cancelled")
 	case !ticket && (j.st != "r" || j.tok != old):
 	case ticket && t.overdue(j, p.now):
@@ -153,8 +154,7 @@ func (p *player) enter(k Ticket, old, tok string) {
 			t.left(j)
 			p.m.enter(t, j, slot, p.now, tok)
 		case want == "":
-			t.left(j)
-			j.att-- // the start that was missed is the same start
+			t.run-- // and enters again
 			p.m.enter(t, j, slot, p.now, tok)
 		case ticket:
 			if l := t.outs(); l[len(l)-1].id != k.ID {
@@ -164,7 +164,7 @@ func (p *player) enter(k Ticket, old, tok string) {
 		default:
 			p.m.logged["f"]++
 			t.left(j)
-			j.fg++
+			j.calledOff()
 			t.toFront(j)
 		}
 	}
@@ -246,7 +246,10 @@ func (p *player) stepBeat() {
 // beat tells of a pool, and extends the leases of some of the last grants, whoever owns them.
 func (p *player) beat(pool string, places int, ttl time.Duration) {
 	p.m.pools[pool] = &mPool{int64(places), p.now + ttl.Microseconds()}
-	own := p.grants[max(0, len(p.grants)-3):]
+	var own []Held
+	for _, g := range p.grants[max(0, len(p.grants)-3):] {
+		own = append(own, Held{g, p.r.IntN(2) == 0})
+	}
 	var want []Standing
 	for _, g := range own {
 		s := Lost
@@ -254,6 +257,10 @@ func (p *player) beat(pool string, places int, ttl time.Duration) {
 			s, j.at = Owned, max(p.now, j.slot)+mLease
 			if j.st == "c" {
 				s = Cancelled
+			}
+			if g.Begun && j.given {
+				p.seen("begun by a beat")
+				p.m.tenants[g.Tenant].began(j)
 			}
 		}
 		want = append(want, s)

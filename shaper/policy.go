@@ -26,16 +26,17 @@ const (
 //
 // Every field is read at each enqueue, release and start, so a change reaches the backlog at once.
 type Policy struct {
-	Rate        buckets.Rate  // departures: one each 1/Rate, never a burst
-	Depth       int           // how many jobs may wait, 1 … 10 000 000
-	Weight      int           // share of what is shared with other tenants, 1 … 1000
-	OnFull      OnFull        // what happens to a new job when Depth jobs wait
-	MaxInFlight int           // tickets out and jobs running, 1 … 1 000 000
-	MaxAttempts int           // starts that may fail before a job is dead, 1 … 1000
-	Backoff     Backoff       // wait before a failed job comes back
-	Timeout     time.Duration // a handler's time; its context ends then. 1ms … 30d
-	MaxWait     time.Duration // a job that waited longer expires unstarted; negative = for ever
-	Retention   time.Duration // how long an ended job's id and result are known. 1m … 90d
+	Rate         buckets.Rate  // departures: one each 1/Rate, never a burst
+	Depth        int           // how many jobs may wait, 1 … 10 000 000
+	Weight       int           // share of what is shared with other tenants, 1 … 1000
+	OnFull       OnFull        // what happens to a new job when Depth jobs wait
+	MaxInFlight  int           // tickets out and jobs running, 1 … 1 000 000
+	MaxAttempts  int           // starts that may fail before a job is dead, 1 … 1000
+	MaxThrottles int           // starts that may be throttled before a job is dead; they are not charged as attempts. 1 … 1 000 000
+	Backoff      Backoff       // wait before a failed job comes back
+	Timeout      time.Duration // a handler's time; its context ends then. 1ms … 30d
+	MaxWait      time.Duration // a job that waited longer expires unstarted; negative = for ever
+	Retention    time.Duration // how long an ended job's id and result are known. 1m … 90d
 }
 
 // Backoff is exponential with full jitter above Min: attempt n waits between Min and
@@ -52,7 +53,7 @@ func (b Backoff) String() string { return fmt.Sprintf("%v..%v", b.Min, b.Max) }
 func DefaultPolicy() Policy {
 	return Policy{
 		Rate: buckets.PerSecond(10), Depth: 1000, Weight: 1, OnFull: Reject,
-		MaxInFlight: 1000, MaxAttempts: 5, Backoff: Backoff{time.Second, 5 * time.Minute},
+		MaxInFlight: 1000, MaxAttempts: 5, MaxThrottles: 100, Backoff: Backoff{time.Second, 5 * time.Minute},
 		Timeout: 10 * time.Minute, MaxWait: -1, Retention: time.Hour,
 	}
 }
@@ -108,6 +109,7 @@ func (p Policy) Validate() error {
 		{"weight", p.Weight, 1, 1000},
 		{"max_in_flight", p.MaxInFlight, 1, 1_000_000},
 		{"max_attempts", p.MaxAttempts, 1, 1000},
+		{"max_throttles", p.MaxThrottles, 1, 1_000_000},
 	} {
 		if f.value != 0 && (f.value < f.min || f.value > f.max) {
 			return &FieldError{f.name, fmt.Sprint(f.value), fmt.Sprintf("%d to %d", f.min, f.max)}

@@ -102,7 +102,7 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 		return w, w.start()
 	}
 	beat := func(w *world, g *Grant) Standing {
-		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []*Grant{g})
+		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []Held{{Grant: g}})
 		w.must(err)
 		return s[0]
 	}

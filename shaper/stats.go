@@ -27,23 +27,33 @@ type TenantInfo struct {
 	Note        string        // why it cannot: one of the Note constants
 	Paused      bool
 	PausedUntil time.Time // zero if paused without an end
+	InARow      int       // starts of the tenant that were throttled in a row, whatever the job; see ThrottledFor
 	Counters    Counters
 }
+
+// ThrottledFor is how many starts of a tenant must be throttled in a row for it to be said: its downstream lets nothing through.
+const ThrottledFor = 10
+
+// Throttled reports whether a tenant's downstream has let nothing through for its last ThrottledFor starts.
+func (t TenantInfo) Throttled() bool { return t.InARow >= ThrottledFor }
 
 // Level is how many jobs wait: what Depth bounds.
 func (t TenantInfo) Level() int { return t.Waiting + t.Delayed }
 
-// Counters count since a tenant was first seen, or came back after it had been idle for more than a day.
+// Counters count what happened to jobs. Those of a tenant count since it was first seen, or came back after it had been idle for more
+// than a day; those of a downstream since it was first used, whatever became of its tenants. A start counts once it is known to have
+// begun: within seconds, or when it ends.
 type Counters struct {
 	Accepted, Started, Done, Failed, Retried, Throttled, Dead, Expired, Cancelled, Dropped, Crashed int64
 	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back
 	Forgotten                                                                                       int64 // dead jobs that were too old or too many
 }
 
-func (c *Counters) add(d Counters) {
+func readCounters(h map[string]string) (c Counters) {
 	for i, p := range c.fields() {
-		*p += *d.fields()[i]
+		*p = atoi(h[counterFields[i]])
 	}
+	return c
 }
 
 func (c *Counters) fields() []*int64 {
@@ -84,6 +94,10 @@ func (a *Admin) infos(ctx context.Context, names []string) ([]TenantInfo, error)
 	if err != nil {
 		return nil, err
 	}
+	return a.read(ctx, names, ds.Defaults)
+}
+
+func (a *Admin) read(ctx context.Context, names []string, defaults Policy) ([]TenantInfo, error) {
 	var out []TenantInfo
 	for len(names) > 0 {
 		n := min(len(names), batch)
@@ -99,7 +113,7 @@ func (a *Admin) infos(ctx context.Context, names []string) ([]TenantInfo, error)
 		r := replyOf(v)
 		now := r.instant()
 		for r.more() {
-			out = append(out, tenantInfo(replyOf(r.next()), ds.Defaults, now))
+			out = append(out, tenantInfo(replyOf(r.next()), defaults, now))
 		}
 	}
 	return out, nil
@@ -125,9 +139,7 @@ func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
 			t.PausedUntil = instant(until)
 		}
 	}
-	for i, p := range t.Counters.fields() {
-		*p = atoi(h[counterFields[i]])
-	}
+	t.InARow, t.Counters = int(atoi(h["row"])), readCounters(h)
 	return t
 }
 
@@ -148,24 +160,49 @@ type Stats struct {
 	Running     int
 	Dead        int
 	Oldest      time.Duration
-	Pools       int // live pools of workers
-	Places      int // places of live pools
-	Counters    Counters
-	ByTenant    []TenantInfo // the busy ones, or all
+	Pools       int          // live pools of workers
+	Places      int          // places of live pools
+	Counters    Counters     // of all tenants there ever were
+	ByTenant    []TenantInfo // those that were read
 }
 
 // Level is how many jobs wait.
 func (s Stats) Level() int { return s.Waiting + s.Delayed }
 
 // Stats returns what stands of the downstream. With all it reads every tenant that is known, otherwise only those that are
-// busy, so that a scrape does not grow with idle tenants; sums are of what was read.
+// busy. Only dead jobs of tenants that were not read are missing in what it sums up.
 func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	names, err := a.Names(ctx, !all)
 	if err != nil {
 		return Stats{}, err
 	}
+	return a.stats(ctx, names)
+}
+
+// StatsOfLatest is Stats of the tenants that are busy and of those others that were so last, up to most in all, but all that are busy.
+// So what it costs does not grow with tenants that are idle.
+func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
+	names, err := a.Names(ctx, true)
+	if err != nil {
+		return Stats{}, err
+	}
+	if len(names) < most {
+		if names, err = a.q.rdb.ZRevRange(ctx, a.q.tenantsKey(), 0, int64(most-1)).Result(); err != nil {
+			return Stats{}, storeErr("list tenants", err)
+		}
+	}
+	return a.stats(ctx, names)
+}
+
+// stats reads some tenants after the downstream's totals, so that those are no more than what the tenants say.
+func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 	s := Stats{Downstream: a.q.downstream}
-	if s.ByTenant, err = a.infos(ctx, names); err != nil {
+	ds, err := a.q.rdb.HGetAll(ctx, a.q.downstreamKey()).Result()
+	if err != nil {
+		return Stats{}, storeErr("read downstream", err)
+	}
+	s.Policy, s.Counters = readDownstream(ds).WithDefaults(), readCounters(ds)
+	if s.ByTenant, err = a.read(ctx, names, s.Policy.Defaults); err != nil {
 		return Stats{}, err
 	}
 	for _, t := range s.ByTenant {
@@ -173,16 +210,15 @@ func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 		s.Delayed += t.Delayed
 		s.Dead += t.Dead
 		s.Oldest = max(s.Oldest, t.Oldest)
-		s.Counters.add(t.Counters)
 		if t.Level()+t.Out+t.Running > 0 {
 			s.Busy++
 		}
 	}
-	var ds, pools *redis.MapStringStringCmd
+	var pools *redis.MapStringStringCmd
 	var known, out, run *redis.IntCmd
 	var now *redis.TimeCmd
 	_, err = a.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		ds, pools = p.HGetAll(ctx, a.q.downstreamKey()), p.HGetAll(ctx, a.q.poolsKey())
+		pools = p.HGetAll(ctx, a.q.poolsKey())
 		known, out, run = p.ZCard(ctx, a.q.tenantsKey()), p.ZCard(ctx, a.q.outKey()), p.ZCard(ctx, a.q.runKey())
 		now = p.Time(ctx)
 		return nil
@@ -190,9 +226,8 @@ func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	if err != nil {
 		return Stats{}, storeErr("read downstream", err)
 	}
-	s.Policy = readDownstream(ds.Val()).WithDefaults()
 	s.Tenants, s.Out, s.Running = int(known.Val()), int(out.Val()), int(run.Val())
-	if until := atoi(ds.Val()["until"]); until > now.Val().UnixMicro() {
+	if until := atoi(ds["until"]); until > now.Val().UnixMicro() {
 		s.Paused = true
 		if until < forever {
 			s.PausedUntil = instant(until)

@@ -144,11 +144,11 @@ func (b *beater) once(ctx context.Context, places int) error {
 }
 
 // tell tells starts what became of their leases.
-func (b *beater) tell(own []*shaper.Grant, standings []shaper.Standing) {
+func (b *beater) tell(own []shaper.Held, standings []shaper.Standing) {
 	for i, s := range standings {
 		switch s {
 		case shaper.Lost:
-			b.pool.lost(own[i])
+			b.pool.lost(own[i].Grant)
 		case shaper.Cancelled:
 			b.pool.ended(own[i].Token, shaper.ErrCancelled)
 		}

@@ -34,8 +34,11 @@ func TestPauseRecallsGrantedSlots(t *testing.T) {
 				t.Errorf("%d starts during the pause", n)
 			}
 			b.must(b.admin.Resume(t.Context(), paused))
-			if job := b.wait("a", id); job.State != shaper.StateDone || job.Charged != 1 {
-				t.Errorf("%+v, want done, and charged for one attempt", job)
+			if job := b.wait("a", id); job.State != shaper.StateDone || job.Charged != 1 || job.Attempt != 1 {
+				t.Errorf("%+v, want done, by one attempt, which is charged", job)
+			}
+			if info, err := b.admin.Tenant(t.Context(), "a"); err != nil || info.Counters.Started != 1 {
+				t.Errorf("%d starts counted (%v), want the one that there was", info.Counters.Started, err)
 			}
 		})
 	}

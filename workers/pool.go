@@ -66,6 +66,7 @@ type Pool struct {
 	bell       *doorbell
 	clock      redisClock
 	tooLate    seldom        // jobs that went back since their slots were missed
+	throttles  throttles     // of tenants, so that the log tells of them once
 	places     chan struct{} // holds one for each ticket that is being served
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
@@ -259,19 +260,19 @@ func (p *Pool) handBack() {
 	defer cancel()
 	for _, g := range p.own() {
 		p.log.Error("handler ignores its context, its job is handed back", "tenant", g.Tenant, "job", g.ID)
-		if _, _, err := p.gate.Finish(ctx, g, shaper.Finish{Ending: shaper.EndBack}); err != nil {
+		if _, err := p.gate.Finish(ctx, g.Grant, shaper.Finish{Ending: shaper.EndBack}); err != nil {
 			p.log.Error("job could not be handed back; its lease will end", "job", g.ID, "err", err)
 		}
 	}
 }
 
 // own returns what the pool runs.
-func (p *Pool) own() []*shaper.Grant {
+func (p *Pool) own() []shaper.Held {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]*shaper.Grant, 0, len(p.running))
+	out := make([]shaper.Held, 0, len(p.running))
 	for _, r := range p.running {
-		out = append(out, r.grant)
+		out = append(out, shaper.Held{Grant: r.grant, Begun: r.begun.Load()})
 	}
 	return out
 }

@@ -255,6 +255,29 @@ func TestShorterLeasesAreKept(t *testing.T) {
 	}
 }
 
+// TestLongJobsCountWhileTheyRun: the start of a job is counted once its pool has said that the handler began, and not again when it ends.
+func TestLongJobsCountWhileTheyRun(t *testing.T) {
+	release := make(chan struct{})
+	b := newBench(t, func(context.Context, *asynq.Task) error {
+		<-release
+		return nil
+	}, Config{}).start()
+	started := func() int64 {
+		info, err := b.admin.Tenant(context.Background(), "a")
+		b.must(err)
+		return info.Counters.Started
+	}
+	id := b.offer("a", 1)
+	until(t, "its start is counted", func() bool { return started() == 1 })
+	if job := b.find("a", id); job.State != shaper.StateRunning {
+		t.Errorf("%s when it was counted, want it running", job.State)
+	}
+	close(release)
+	if job := b.wait("a", id); job.Attempt != 1 || started() != 1 {
+		t.Errorf("attempt %d, %d starts counted in the end; want 1 and 1", job.Attempt, started())
+	}
+}
+
 func TestCancelEndsARunningHandler(t *testing.T) {
 	causes := make(chan error, 1)
 	started := make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -24,6 +25,8 @@ type start struct {
 
 	wait   context.Context // until the slot; ends when the pool stops, or when recall says that the slot shall not be used
 	recall context.CancelFunc
+
+	begun atomic.Bool // the handler has, or is about to in this instant
 
 	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
 }
@@ -274,6 +277,7 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 			return
 		}
 		how = hasStarted
+		s.begun.Store(true)
 		crashpoint.Hit("handler.before")
 		err := p.handler.ProcessTask(ctx, task)
 		crashpoint.Hit("handler.after")
@@ -299,17 +303,18 @@ func (p *Pool) finish(s *start, f shaper.Finish) *start {
 	var next *start
 	p.insist(p.work, "finish job", func(ctx context.Context) error {
 		asked := time.Now()
-		became, grant, err := p.gate.Finish(ctx, s.grant, f)
+		end, err := p.gate.Finish(ctx, s.grant, f)
 		p.cfg.Metrics.roundTrip("finish", asked)
-		if err != nil && grant == nil {
+		if err != nil && end.Next == nil {
 			return err
 		}
-		p.cfg.Metrics.finished(became)
-		if became == "stale" {
+		p.cfg.Metrics.finished(end.Became)
+		p.tellThrottles(s.grant.Tenant, f, end)
+		if end.Became == "stale" {
 			p.log.Warn("job ended, but somebody else owns it", "tenant", s.grant.Tenant, "job", s.grant.ID, "attempt", s.grant.Attempt)
 		}
-		if grant != nil {
-			next = p.granted(grant, asked, err)
+		if end.Next != nil {
+			next = p.granted(end.Next, asked, err)
 		}
 		return nil
 	})

@@ -130,6 +130,15 @@ func pause(paused bool, until time.Time) string {
 	return "paused for " + short(time.Until(until))
 }
 
+// tenantState tells whether a tenant's jobs leave, and whether its downstream takes them.
+func tenantState(t shaper.TenantInfo) string {
+	state := pause(t.Paused, t.PausedUntil)
+	if t.Throttled() {
+		state += fmt.Sprintf(", throttled %d times in a row", t.InARow)
+	}
+	return state
+}
+
 // clip shortens a text for a table, to its first line at most.
 func clip(s string, n int) string {
 	s, _, _ = strings.Cut(s, "\n")

@@ -143,7 +143,7 @@ func showJob(c *cli.Context, d *desk) error {
 		[2]string{"tenant", j.Tenant + " of downstream " + j.Downstream},
 		[2]string{"type", j.Type},
 		[2]string{"state", state},
-		[2]string{"starts", fmt.Sprintf("%d, %d of them count, %d crashed", j.Attempt, j.Charged, j.Crashes)},
+		[2]string{"starts", fmt.Sprintf("%d, %d of them count, %d crashed, %d throttled", j.Attempt, j.Charged, j.Crashes, j.Throttles)},
 		[2]string{"accepted", cmdline.When(j.Accepted)},
 		[2]string{"last slot", cmdline.When(j.Slot)},
 		[2]string{"ended", cmdline.When(j.EndedAt)},

@@ -46,7 +46,7 @@ func watch(ctx context.Context, d *desk, every time.Duration, looks int) error {
 	defer p.close()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	last, lastAt := map[string]int64{}, time.Time{}
+	last, lastAll, lastAt := map[string]int64{}, int64(0), time.Time{}
 	for n := 1; ; n++ {
 		s, err := d.Stats(ctx, false)
 		now := time.Now()
@@ -58,11 +58,14 @@ func watch(ctx context.Context, d *desk, every time.Duration, looks int) error {
 		case err != nil:
 			p.show(fmt.Sprintf("%s  no answer: %v", now.Format(time.TimeOnly), err))
 		default:
-			flow := flowOf(s, last, now.Sub(lastAt))
-			if err := d.showLive(p, s, now, flow); err != nil {
+			all := 0.0
+			if !lastAt.IsZero() {
+				all = max(0, float64(s.Counters.Started-lastAll)/now.Sub(lastAt).Seconds())
+			}
+			if err := d.showLive(p, s, now, all, flowOf(s, last, now.Sub(lastAt))); err != nil {
 				return err
 			}
-			last, lastAt = startedBy(s), now
+			last, lastAll, lastAt = startedBy(s), s.Counters.Started, now
 		}
 		if n == looks {
 			return nil
@@ -94,11 +97,7 @@ func flowOf(s shaper.Stats, last map[string]int64, since time.Duration) map[stri
 	return flow
 }
 
-func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, flow map[string]float64) error {
-	all := 0.0
-	for _, f := range flow {
-		all += f
-	}
+func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, all float64, flow map[string]float64) error {
 	if d.json != nil {
 		return d.json.Print(live{now, all, newStats(s)})
 	}
@@ -116,7 +115,7 @@ func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, flow map[string]
 	for _, t := range s.ByTenant {
 		rows = append(rows, []string{clip(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%.1f", flow[t.Name]),
 			fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth), short(t.Oldest), fmt.Sprint(t.Out + t.Running),
-			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), pause(t.Paused, t.PausedUntil)})
+			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), tenantState(t)})
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(&text)

@@ -60,7 +60,7 @@ func (d *desk) printTenants(tenants []shaper.TenantInfo) error {
 		}
 		rows = append(rows, []string{clip(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth),
 			short(t.Oldest), fmt.Sprint(t.Out + t.Running), fmt.Sprint(t.Counters.Accepted), fmt.Sprint(t.Counters.Done),
-			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), pause(t.Paused, t.PausedUntil)})
+			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), tenantState(t)})
 	}
 	if d.json != nil {
 		return nil
@@ -106,7 +106,7 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	}
 	return d.facts(append([][2]string{
 		{"tenant", t.Name + " of downstream " + d.downstream},
-		{"state", pause(t.Paused, t.PausedUntil)},
+		{"state", tenantState(t)},
 		{"waiting", fmt.Sprintf("%d of %d%s", t.Level(), t.Effective.Depth, waitingText(t.Delayed, t.Oldest)) + next},
 		{"in flight", fmt.Sprintf("%d running, %d tickets out, at most %d", t.Running, t.Out, t.Effective.MaxInFlight)},
 		{"dead", fmt.Sprint(t.Dead)},
@@ -115,6 +115,7 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 		{"depth", fmt.Sprintf("%d, then %s%s", p.Depth, p.OnFull, own(t.Set.Depth != 0))},
 		{"weight", fmt.Sprint(p.Weight) + own(t.Set.Weight != 0)},
 		{"attempts", fmt.Sprintf("%d, %s apart%s", p.MaxAttempts, p.Backoff, own(t.Set.MaxAttempts != 0 || !t.Set.Backoff.IsZero()))},
+		{"throttles", fmt.Sprintf("%d before a job is dead%s", p.MaxThrottles, own(t.Set.MaxThrottles != 0))},
 		{"timeout", p.Timeout + own(t.Set.Timeout != 0)},
 		{"max wait", p.MaxWait + own(t.Set.MaxWait != 0)},
 		{"retention", p.Retention + own(t.Set.Retention != 0)},

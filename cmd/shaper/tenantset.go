@@ -19,6 +19,7 @@ func setTenantCommand() *cli.Command {
 		&cli.StringFlag{Name: "on-full", Usage: "what happens to a new job when there is no room: `WORD`, reject, drop-oldest or block"},
 		cmdline.Whole("max-in-flight", "tickets out and jobs running: `N`", &p.MaxInFlight),
 		cmdline.Whole("max-attempts", "starts that may fail before a job is dead: `N`", &p.MaxAttempts),
+		cmdline.Whole("max-throttles", "starts after which the downstream asked to slow down before a job is dead: `N`", &p.MaxThrottles),
 		cmdline.Backoff("backoff", "wait before a failed job comes back: `MIN..MAX`", &p.Backoff),
 		cmdline.PositiveDuration("timeout", "a job's time: `DURATION`", &p.Timeout),
 		cmdline.MaxWait("a job that waited longer expires unstarted: `DURATION` or forever", &p.MaxWait),

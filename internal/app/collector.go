@@ -18,16 +18,16 @@ const (
 	maxTenants = 100
 	// otherTenant is the tenant label of all others together. No tenant can have that name.
 	otherTenant = "_other"
-	// readAll is how many tenants may be known for a scrape to read them all; beyond that it reads the busy ones only, so
-	// that it does not grow with idle tenants. What a tenant did between two scrapes that both found it idle is then missing.
-	readAll = 1000
+	// readMost is how many tenants a scrape reads besides the busy ones, which it reads all: those that were busy last. So it does not
+	// grow with idle tenants. What others did is in the downstream's totals; only their dead jobs are missing in gauges.
+	readMost = 1000
 	// scrapeTimeout bounds one downstream's part of a scrape.
 	scrapeTimeout = 2 * time.Second
 )
 
 // statsReader reads what stands of a downstream; *shaper.Admin is one.
 type statsReader interface {
-	Stats(ctx context.Context, all bool) (shaper.Stats, error)
+	StatsOfLatest(ctx context.Context, most int) (shaper.Stats, error)
 }
 
 // collector tells Prometheus what stands in Redis, read anew at each scrape.
@@ -38,16 +38,12 @@ type collector struct {
 
 	mu     sync.Mutex // one scrape at a time
 	totals []*totals  // of each downstream; guarded by mu
-	known  []int      // tenants of each downstream at the last scrape; guarded by mu
 }
 
 func newCollector(names []string, admins []statsReader, log *slog.Logger) *collector {
-	c := &collector{names: names, admins: admins, log: log, known: make([]int, len(names))}
+	c := &collector{names: names, admins: admins, log: log}
 	for range names {
 		c.totals = append(c.totals, newTotals())
-	}
-	for i := range c.known {
-		c.known[i] = readAll + 1 // not known yet
 	}
 	return c
 }
@@ -66,12 +62,13 @@ var (
 	depthDesc    = describe("shaper_depth", "How many jobs may wait.", "tenant")
 	oldestDesc   = describe("shaper_oldest_seconds", "How long the head of the bucket has waited.", "tenant")
 	inFlightDesc = describe("shaper_in_flight", "Tickets out and jobs running.", "tenant")
+	rowDesc      = describe("shaper_throttled_in_a_row", "Starts in a row after which the downstream asked to slow down; from 10 on it lets nothing through. Of several tenants the most.", "tenant")
 	deadDesc     = describe("shaper_dead", "Dead jobs that are kept.", "tenant")
 )
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, tenantsDesc, pausedDesc, poolsDesc, placesDesc, levelDesc, depthDesc, oldestDesc, inFlightDesc, deadDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, tenantsDesc, pausedDesc, poolsDesc, placesDesc, levelDesc, depthDesc, oldestDesc, inFlightDesc, deadDesc, rowDesc} {
 		ch <- d
 	}
 	for _, s := range counterSeries {
@@ -85,7 +82,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	defer c.mu.Unlock()
 	for i, name := range c.names {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-		s, err := c.read(ctx, i)
+		s, err := c.admins[i].StatsOfLatest(ctx, readMost)
 		cancel()
 		ch <- gauge(upDesc, boolean(err == nil), name)
 		if err != nil {
@@ -96,39 +93,38 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (c *collector) read(ctx context.Context, i int) (shaper.Stats, error) {
-	s, err := c.admins[i].Stats(ctx, c.known[i] <= readAll)
-	if err == nil && c.known[i] > readAll && s.Tenants <= readAll {
-		s, err = c.admins[i].Stats(ctx, true)
-	}
-	if err == nil {
-		c.known[i] = s.Tenants
-	}
-	return s, err
-}
-
 func (c *collector) tell(ch chan<- prometheus.Metric, i int, s shaper.Stats) {
 	name := c.names[i]
 	ch <- gauge(tenantsDesc, float64(s.Tenants), name)
 	ch <- gauge(pausedDesc, boolean(s.Paused), name)
 	ch <- gauge(poolsDesc, float64(s.Pools), name)
 	ch <- gauge(placesDesc, float64(s.Places), name)
-	shown, others := split(s.ByTenant)
+	shown, others := split(s.ByTenant, c.totals[i].shows)
 	for _, t := range shown {
 		tellGauges(ch, name, t.Name, t)
 	}
 	if len(others) > 0 {
 		tellGauges(ch, name, otherTenant, sum(others))
 	}
-	c.totals[i].tell(ch, name, shown, others)
+	c.totals[i].take(s.Counters, shown, others)
+	c.totals[i].tell(ch, name, len(others) > 0)
 }
 
-// split returns the busiest tenants and the others. Who is as busy as another comes in the order of names, so that it is
-// the same ones at each scrape.
-func split(tenants []shaper.TenantInfo) (shown, others []shaper.TenantInfo) {
+// split returns the busiest tenants and the others. Who was shown before stays so until one that is more than twice as busy wants
+// the place: a series that comes and goes is of little use. Among equals it is the same ones at each scrape.
+func split(tenants []shaper.TenantInfo, before func(name string) bool) (shown, others []shaper.TenantInfo) {
 	sorted := slices.Clone(tenants)
-	slices.SortStableFunc(sorted, func(a, b shaper.TenantInfo) int {
-		return cmp.Or(cmp.Compare(busy(b), busy(a)), cmp.Compare(b.Counters.Accepted, a.Counters.Accepted), cmp.Compare(a.Name, b.Name))
+	rank := func(t shaper.TenantInfo) (kept, n int) {
+		if before(t.Name) {
+			return 1, 2 * busy(t)
+		}
+		return 0, busy(t)
+	}
+	slices.SortFunc(sorted, func(a, b shaper.TenantInfo) int {
+		keptA, busyA := rank(a)
+		keptB, busyB := rank(b)
+		return cmp.Or(cmp.Compare(busyB, busyA), cmp.Compare(keptB, keptA), cmp.Compare(b.Counters.Accepted, a.Counters.Accepted),
+			cmp.Compare(a.Name, b.Name))
 	})
 	n := min(len(sorted), maxTenants)
 	return sorted[:n], sorted[n:]
@@ -146,6 +142,7 @@ func sum(tenants []shaper.TenantInfo) shaper.TenantInfo {
 		s.Running += t.Running
 		s.Dead += t.Dead
 		s.Oldest = max(s.Oldest, t.Oldest)
+		s.InARow = max(s.InARow, t.InARow)
 	}
 	return s
 }
@@ -154,6 +151,7 @@ func tellGauges(ch chan<- prometheus.Metric, downstream, tenant string, t shaper
 	ch <- gauge(levelDesc, float64(t.Level()), downstream, tenant)
 	ch <- gauge(oldestDesc, t.Oldest.Seconds(), downstream, tenant)
 	ch <- gauge(inFlightDesc, float64(t.Out+t.Running), downstream, tenant)
+	ch <- gauge(rowDesc, float64(t.InARow), downstream, tenant)
 	ch <- gauge(deadDesc, float64(t.Dead), downstream, tenant)
 	if t.Effective.Depth > 0 {
 		ch <- gauge(depthDesc, float64(t.Effective.Depth), downstream, tenant)

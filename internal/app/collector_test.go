@@ -14,15 +14,9 @@ import (
 )
 
 // fakeStats is what stands of a downstream in a test.
-type fakeStats struct {
-	stats shaper.Stats
-	asked []bool // what Stats was called with
-}
+type fakeStats struct{ stats shaper.Stats }
 
-func (f *fakeStats) Stats(_ context.Context, all bool) (shaper.Stats, error) {
-	f.asked = append(f.asked, all)
-	return f.stats, nil
-}
+func (f *fakeStats) StatsOfLatest(context.Context, int) (shaper.Stats, error) { return f.stats, nil }
 
 // tenants makes n tenants; the i-th has i jobs waiting and accepted many.
 func tenants(n int, accepted int64) []shaper.TenantInfo {
@@ -56,48 +50,17 @@ func TestTenantsAreBounded(t *testing.T) {
 	}
 }
 
-// The total of the others counts what they add, whoever they are, and never goes back.
-func TestOthersNeverGoBack(t *testing.T) {
+// How long a tenant's downstream has let nothing through is told of each tenant shown, and of the worst of the others.
+func TestThrottledInARow(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 150, ByTenant: tenants(150, 10)}}
+	f.stats.ByTenant[3].InARow, f.stats.ByTenant[4].InARow, f.stats.ByTenant[149].InARow = 7, 12, 31
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(newCollector([]string{"d"}, []statsReader{f}, slog.New(slog.DiscardHandler)))
-	other := func() string {
-		for line := range strings.Lines(gatherText(t, reg, "shaper_accepted_total")) {
-			if strings.Contains(line, "_other") {
-				return strings.TrimSpace(line[strings.LastIndex(line, " "):])
-			}
+	got := gatherText(t, reg, "shaper_throttled_in_a_row")
+	for _, line := range []string{`{downstream="d",tenant="t149"} 31`, `{downstream="d",tenant="t148"} 0`, `{downstream="d",tenant="_other"} 12`} {
+		if !strings.Contains(got, "shaper_throttled_in_a_row"+line+"\n") {
+			t.Errorf("no %s in\n%s", line, got)
 		}
-		return "none"
-	}
-	if got := other(); got != "0" {
-		t.Errorf("at first %s, want 0: what was before is not known to be new", got)
-	}
-	f.stats.ByTenant = tenants(150, 12)
-	if got := other(); got != "100" {
-		t.Errorf("after two more for each of 50: %s", got)
-	}
-	f.stats.ByTenant = tenants(150, 12)
-	f.stats.ByTenant[0].Waiting = 1000 // becomes one of the busiest, and another takes its place
-	if got := other(); got != "100" {
-		t.Errorf("after a change of places: %s", got)
-	}
-	f.stats.ByTenant = tenants(150, 1) // counters that began anew
-	if got := other(); got != "100" {
-		t.Errorf("after a new beginning: %s", got)
-	}
-}
-
-// A scrape reads idle tenants only while they are few.
-func TestIdleTenantsAreReadWhileFew(t *testing.T) {
-	f := &fakeStats{stats: shaper.Stats{Tenants: 3}}
-	c := newCollector([]string{"d"}, []statsReader{f}, slog.New(slog.DiscardHandler))
-	testutil.CollectAndCount(c)
-	testutil.CollectAndCount(c)
-	f.stats.Tenants = 100_000
-	testutil.CollectAndCount(c) // finds out
-	testutil.CollectAndCount(c)
-	if got, want := fmt.Sprint(f.asked), fmt.Sprint([]bool{false, true, true, true, false}); got != want {
-		t.Errorf("asked for all: %s, want %s", got, want)
 	}
 }
 

@@ -30,42 +30,108 @@ func counter(name, help string) *prometheus.Desc {
 	return describe("shaper_"+name+"_total", help, "tenant")
 }
 
-// totals keeps the counters of "_other" from going back. Which tenants that is changes from scrape to scrape, so it is no sum
-// of theirs, but of what was added to each while it was among them.
+// totals are the counters that a downstream's scrapes tell: of tenants that have series of their own, and of all others together. Which
+// tenants have some changes from scrape to scrape; yet no series goes back, and together they are the downstream's totals. So whoever
+// gets series begins with what it did since the scrape before, and what was before stays with the others; and whoever loses them leaves
+// to the others what they told.
 type totals struct {
-	last  map[string]shaper.Counters // of every tenant, when last seen
-	other []int64                    // by counterSeries
+	own      map[string]*series
+	other    []int64            // by counterSeries
+	seen     map[string][]int64 // what the last scrape read of the others
+	all      bool               // the last scrape read every tenant, or there was none
+	accepted int64              // of the downstream, at the last scrape
 }
 
-// maxRemembered bounds totals.last. Who is forgotten starts anew, which loses one scrape's worth.
-const maxRemembered = 100_000
+// series are the counters of one tenant, by counterSeries.
+type series struct {
+	read []int64 // as Redis has them
+	base []int64 // what of them is not told here
+	told []int64 // read - base, as soon as the totals have it too
+}
 
 func newTotals() *totals {
-	return &totals{last: map[string]shaper.Counters{}, other: make([]int64, len(counterSeries))}
+	return &totals{own: map[string]*series{}, other: make([]int64, len(counterSeries)), all: true}
 }
 
-func (t *totals) tell(ch chan<- prometheus.Metric, downstream string, shown, others []shaper.TenantInfo) {
-	if len(t.last)+len(others) > maxRemembered {
-		clear(t.last)
+// shows tells whether a tenant had series at the last scrape.
+func (t *totals) shows(tenant string) bool { return t.own[tenant] != nil }
+
+// take takes in what a scrape read. The totals were read before the tenants, so they may lack what those have.
+func (t *totals) take(all shaper.Counters, shown, others []shaper.TenantInfo) {
+	if all.Accepted < t.accepted/2 { // Redis has lost its data; a failover that loses the last writes is waited out
+		*t = *newTotals()
 	}
-	for _, tenant := range others {
-		last, seen := t.last[tenant.Name]
-		for i, s := range counterSeries {
-			if delta := s.get(tenant.Counters) - s.get(last); seen && delta > 0 {
-				t.other[i] += delta
-			}
-		}
-		t.last[tenant.Name] = tenant.Counters
-	}
+	t.accepted = all.Accepted
+	own := make(map[string]*series, len(shown))
+	var old, fresh []shaper.TenantInfo
 	for _, tenant := range shown {
-		t.last[tenant.Name] = tenant.Counters
-		for _, s := range counterSeries {
-			ch <- count(s.desc, s.get(tenant.Counters), downstream, tenant.Name)
+		if s := t.own[tenant.Name]; s != nil {
+			own[tenant.Name] = s
+			old = append(old, tenant)
+			delete(t.own, tenant.Name)
+			continue
 		}
+		n := make([]int64, 3*len(counterSeries))
+		own[tenant.Name] = &series{n[:len(counterSeries)], n[len(counterSeries) : 2*len(counterSeries)], n[2*len(counterSeries):]}
+		fresh = append(fresh, tenant)
 	}
-	if len(others) > 0 {
-		for i, s := range counterSeries {
-			ch <- count(s.desc, t.other[i], downstream, otherTenant)
+	for i, c := range counterSeries {
+		for _, s := range t.own {
+			t.other[i] += s.told[i]
+		}
+		more := c.get(all) - t.other[i] // what the totals have and nothing tells yet
+		for _, s := range own {
+			more -= s.told[i]
+		}
+		more = max(0, more)
+		for _, tenant := range old {
+			s, n := own[tenant.Name], c.get(tenant.Counters)
+			if n < s.read[i] { // it was forgotten, and came back
+				s.base[i] -= s.read[i]
+			}
+			more -= s.tell(i, n, more)
+		}
+		for _, tenant := range fresh {
+			s, n := own[tenant.Name], c.get(tenant.Counters)
+			if before := t.seen[tenant.Name]; before != nil && before[i] <= n {
+				s.base[i] = before[i]
+			} else if before == nil && !t.all { // it was there, perhaps, and what it did is told of the others
+				s.base[i] = n
+			}
+			more -= s.tell(i, n, more)
+		}
+		t.other[i] += more
+	}
+	t.all = len(shown)+len(others) < readMost
+	t.own, t.seen = own, make(map[string][]int64, len(others))
+	for _, tenant := range others {
+		n := make([]int64, len(counterSeries))
+		for i, c := range counterSeries {
+			n[i] = c.get(tenant.Counters)
+		}
+		t.seen[tenant.Name] = n
+	}
+}
+
+// tell raises a counter to what was read, by at most so much, and returns by how much.
+func (s *series) tell(i int, read, most int64) int64 {
+	n := min(max(0, read-s.base[i]-s.told[i]), most)
+	s.read[i] = read
+	s.told[i] += n
+	return n
+}
+
+// tell sends all series; those of the others if there are any, or were.
+func (t *totals) tell(ch chan<- prometheus.Metric, downstream string, others bool) {
+	for i, c := range counterSeries {
+		for tenant, s := range t.own {
+			ch <- count(c.desc, s.told[i], downstream, tenant)
+		}
+		others = others || t.other[i] > 0
+	}
+	for i, c := range counterSeries {
+		if others {
+			ch <- count(c.desc, t.other[i], downstream, otherTenant)
 		}
 	}
 }

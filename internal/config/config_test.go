@@ -27,7 +27,7 @@ downstreams:
     target: { exec: [ffmpeg, -i, "{input}", …] }      # or http: URL; Go programs register handlers instead
     unknown_tenants: defaults  # or refuse
     tolerance: 20ms            # and lead, lease: the defaults serve
-    defaults: { rate: 10/s, depth: 1000, on_full: reject, max_attempts: 5, backoff: 1s..5m, timeout: 10m, max_wait: 1h, max_in_flight: 4, retention: 1h }
+    defaults: { rate: 10/s, depth: 1000, on_full: reject, max_attempts: 5, max_throttles: 20, backoff: 1s..5m, timeout: 10m, max_wait: 1h, max_in_flight: 4, retention: 1h }
     tenants:
       acme: { rate: 20/s, depth: 5000, weight: 2 }
     admit:
@@ -49,7 +49,7 @@ func TestParseContract(t *testing.T) {
 				Rate: buckets.PerSecond(50), MaxInFlight: 16,
 				UnknownTenants: shaper.UseDefaults, Tolerance: 20 * time.Millisecond,
 				Defaults: shaper.Policy{
-					Rate: buckets.PerSecond(10), Depth: 1000, OnFull: shaper.Reject, MaxAttempts: 5,
+					Rate: buckets.PerSecond(10), Depth: 1000, OnFull: shaper.Reject, MaxAttempts: 5, MaxThrottles: 20,
 					Backoff: shaper.Backoff{Min: time.Second, Max: 5 * time.Minute},
 					Timeout: 10 * time.Minute, MaxWait: time.Hour, MaxInFlight: 4, Retention: time.Hour,
 				},

@@ -77,6 +77,7 @@ func (d *decoder) policy(n node) shaper.Policy {
 		choice(s, "on_full", &p.OnFull),
 		s.whole("max_in_flight", &p.MaxInFlight),
 		s.whole("max_attempts", &p.MaxAttempts),
+		s.whole("max_throttles", &p.MaxThrottles),
 		s.backoff("backoff", &p.Backoff),
 		s.duration("timeout", &p.Timeout),
 		s.maxWait("max_wait", &p.MaxWait),

@@ -3,7 +3,7 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] pool  [3] places; 0 = the pool takes no more work  [4] µs until it counts as gone
 -- ARGV[5] 1 = only if the pool is known
--- ARGV[6…] tenant, id, token of each running job, at most BATCH
+-- ARGV[6…] tenant, id, token of each running job, and 1 if its handler has begun; at most BATCH
 --
 -- Returns one of these for each job: 1 lease extended, 2 extended, and the job is cancelled, 0 the lease is lost
 -- Or {-1}: the pool is not known, and nothing was changed
@@ -16,11 +16,18 @@ local before = call('HGET', K_POOLS, pool)
 if ARGV[5] == '1' and not before then return { -1 } end
 local lease = tonumber(call('HGET', K_DS, 'lease') or 15000000)
 local reply = {}
-for i = 6, #ARGV, 3 do
+for i = 6, #ARGV, 4 do
   local T, id = ARGV[i], ARGV[i + 1]
   local j = state(T, id)
   local mine = j and (j.st == 'r' or j.st == 'c') and j.tok == ARGV[i + 2]
   if mine then call('ZADD', K_RUN, int(math.max(now, j.slot) + lease), T .. ' ' .. id) end
+  if mine and j.granted and ARGV[i + 3] == '1' then -- a long job's start is counted while it runs
+    local ds, t = get(K_DS, { 'started' }), get(k_tenant(T), { 'started' })
+    began(ds, t, j)
+    save(ds)
+    save(t)
+    store(T, id, j)
+  end
   reply[#reply + 1] = mine and (j.st == 'c' and 2 or 1) or 0
 end
 local places, deadline = string.match(before or '', '^(%d+) (%d+)$')

@@ -26,7 +26,7 @@ for i = 4, #ARGV do
       break
     else
       call('ZREM', k_dead(T), id)
-      j.fg, j.cr, j.reason = j.att, 0, '-'
+      j.fg, j.cr, j.throttles, j.reason = j.att, 0, 0, '-'
       to_front(T, id, j)
     end
     n = n + 1

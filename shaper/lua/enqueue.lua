@@ -182,7 +182,7 @@ local function offer(id, delay, at, digest, body)
   ended, lvl, waiting = ended + #ends, lvl - #ends + 1, waiting - #ends
   if header(int(since) .. ' ' .. body).wait > 0 then put(t, 'own_wait', '1') end
   agreed, says = consult(ds, rules, now, true)
-  count(t, 'accepted')
+  count(ds, t, 'accepted')
   changed, in_vain = true, false
   if since > now then
     call('ZADD', k_later(T), int(since), id)

@@ -39,6 +39,7 @@ do
     if #ids > 0 then
       call('RPUSH', k_wait(T), unpack(ids))
       call('HINCRBY', k_tenant(T), 'accepted', #ids)
+      call('HINCRBY', K_DS, 'accepted', #ids)
     end
   end
   if nth > #ARGV then return reply end

@@ -11,12 +11,13 @@
 --   µs: backoff of an error, pause of a throttle
 --   result or error text
 --   token for the next job, "-" = no more work
---   µs from its slot to its start, "-" = it never started, "?" = not known; for the log
+--   µs from its slot to its start, "?" = not known, "-" = it never started, which only dead and back can say of it
 --
 -- Returns for each report {answer, then granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
 --   stale                                the token does not own it: somebody else does, or it ended
 --   fault, text                          what stands of the job cannot be read
+-- After the answer to a throttled start: "throttled", how many of the tenant were so in a row
 --
 -- Cost: O(log tenants) a report; with a next job about twice a gate.
 
@@ -55,8 +56,7 @@ local function take_next(more)
   local t, id, j, body = pick(ds, cache, now, true)
   if num(ds, 'out') < out then freed = true end -- the place that was kept for a ticket
   if not t then return nil end
-  j.att = j.att + 1
-  entered(ds, t, more, true)
+  entered(ds, t, j, more, true)
   run(ds, t, id, j, next_slot(ds, t, now), more, now)
   touched[t.name], gave[t.name] = t, true
   return t, id, j, body
@@ -79,7 +79,15 @@ local function report(T, id, tok, outcome, delay, text, more, late)
 
   local t = load(ds, cache, T, now)
   touched[T] = t
-  local cancelled = j.st == 'c'
+  local cancelled, attempt = j.st == 'c', j.att
+  local unstarted = late == '-' and (outcome == 'back' or outcome == 'dead')
+  if unstarted then called_off(j) else began(ds, t, j) end
+  local throttled = outcome == 'throttled' or outcome == 'throttled-all'
+  if throttled then
+    put(t, 'row', num(t, 'row') + 1)
+  elseif outcome ~= 'back' and not unstarted and num(t, 'row') > 0 then
+    put(t, 'row', 0)
+  end
   local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
   left(ds, t, id, j, chains)
   if late ~= '-' then -- how long its jobs run, on average of the last eight or so
@@ -106,39 +114,45 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     finished(ds, t, id, j, 'cancelled', text, now)
     answer = 'cancelled'
   elseif outcome == 'back' then
-    j.fg = j.fg + 1
+    if not unstarted then j.fg = j.fg + 1 end
     to_front(T, id, j)
     answer = 'back'
-  elseif outcome == 'throttled' or outcome == 'throttled-all' then
+  elseif throttled then
     local h = outcome == 'throttled' and t or ds
     if num(h, 'until') < now + delay then
       put(h, 'until', now + delay)
       hush(outcome == 'throttled' and T or '')
     end
-    j.fg, j.err = j.fg + 1, text
-    to_front(T, id, j)
-    count(t, 'throttled')
-    answer = 'back'
+    j.fg, j.throttles, j.err = j.fg + 1, j.throttles + 1, text
+    count(ds, t, 'throttled')
+    if j.throttles >= nrule(ds, t, 'p:throttles') then
+      bury(ds, t, id, j, 'throttled', text, now)
+      answer = 'dead'
+    else
+      to_front(T, id, j)
+      answer = 'back'
+    end
   else
-    count(t, 'failed')
+    count(ds, t, 'failed')
     local h = header(call('HGET', k_jobs(T), id))
     local most = h.attempts > 0 and h.attempts or nrule(ds, t, 'p:attempts')
     if outcome == 'dead' or j.att - j.fg >= most then
-      bury(t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
+      bury(ds, t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
       answer = 'dead'
     else
       j.st, j.err = 'z', text
       store(T, id, j)
       call('ZADD', k_later(T), int(now + delay), id)
-      count(t, 'retried')
+      count(ds, t, 'retried')
       answer = 'retry'
     end
   end
   if ds.log then
     local became = answer == 'back' and outcome ~= 'back' and 'throttled' or answer
-    log(ds, 'f', T, id, int(j.att), became, late, int(now - j.slot))
+    log(ds, 'f', T, id, int(attempt), became, late, int(now - j.slot))
   end
   local reply = { answer }
+  if throttled then reply = { answer, 'throttled', num(t, 'row') } end
   if t2 then
     for _, v in ipairs(granted(ds, t2, id2, j2, now, body2)) do reply[#reply + 1] = v end
   end

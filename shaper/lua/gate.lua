@@ -51,19 +51,20 @@ local function unused(became) if ds.log then log(ds, 'f', T, id, int(j.att), bec
 if j.st == 'c' and j.tok == old then -- cancelled, and its slot was missed: it need not start to end
   unused('cancelled')
   left(ds, t, id, j)
+  called_off(j)
   finished(ds, t, id, j, 'cancelled', '', now)
   return freed({ 'gone' })
 end
 if not (ticket and j.st == 'o' or j.st == 'r' and j.tok == old) then return { 'gone' } end
 
--- back: nothing starts. A job that had a slot returns to the front, and its start is forgiven; a ticket sends the youngest.
+-- back: nothing starts. A job that had a slot returns to the front; a ticket sends the youngest.
 local function back(why)
   if ticket then
     recede(ds, t, ARGV[3], ARGV[4])
   else
     unused('back')
     left(ds, t, id, j)
-    j.fg = j.fg + 1
+    called_off(j)
     to_front(T, id, j)
   end
   return freed({ 'back', why })
@@ -81,8 +82,7 @@ if slot - now > ds.hold then return back('early') end
 if ticket then
   inherit(T, id, ARGV[3], ARGV[4])
   left(ds, t, id, j)
-  j.att = j.att + 1
-  entered(ds, t, new)
+  entered(ds, t, j, new)
   if id ~= ARGV[3] then call('SET', receipt, id, 'PX', 60000) end
 end
 run(ds, t, id, j, slot, new, now)

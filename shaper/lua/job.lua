@@ -1,12 +1,14 @@
 -- job: a job's state line, its ways back to the front, and its ends.
 --
 -- body  (k_jobs)   "since max_wait attempts keep timeout digest\ntype\nheaders\npayload"; µs, ms, n, ms, ms; 0 = the tenant's
--- state (k_state)  "st rel att fg cr tok slot since nx reason err"
+-- state (k_state)  "st rel att fg cr tok slot since nx reason[,throttles=N][,granted] err"
 --   st     w waiting (has been out before), o ticket out, r running, c running and cancelled, z waiting out a backoff, x dead
 --   rel    release number: how many tickets were released for it; tells its last ticket from older ones, see inherit
 --   att    starts so far; fg those that are forgiven (throttled, handed back, crashed): att - fg count against the maximum
+--   granted  the last of them has its slot, and is not known to have begun: called_off takes it back, began counts it
 --   cr     crashes    tok  the owner's token    slot  µs of its last start    since  µs, keeps the order of those that came back
 --   nx     "tenant/id" that the finishing call was given to run next, so that its replay can answer the same
+--   throttles  starts after which the downstream asked to slow down, since it was accepted or requeued
 
 local function state(T, id)
   local line = call('HGET', k_state(T), id)
@@ -14,17 +16,27 @@ local function state(T, id)
   local st, rel, att, fg, cr, tok, slot, since, nx, reason, err =
     string.match(line, '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
   if not st then return nil end -- nobody of ours wrote that; one such line must not stop the whole downstream
-  return { st = st, rel = tonumber(rel), att = tonumber(att), fg = tonumber(fg), cr = tonumber(cr), tok = tok,
-    slot = tonumber(slot), since = tonumber(since), nx = nx, reason = reason, err = err }
+  local j = { st = st, rel = tonumber(rel), att = tonumber(att), fg = tonumber(fg), cr = tonumber(cr), tok = tok,
+    slot = tonumber(slot), since = tonumber(since), nx = nx, reason = reason, throttles = 0, err = err }
+  local word, more = string.match(reason, '^(.-),(.*)$')
+  if word then
+    j.reason, j.throttles = word, tonumber(string.match(more, 'throttles=(%d+)') or 0)
+    j.granted = string.find(more, 'granted', 1, true) ~= nil
+  end
+  return j
 end
 
 local function fresh(since)
-  return { st = 'w', rel = 0, att = 0, fg = 0, cr = 0, tok = '-', slot = 0, since = since, nx = '-', reason = '-', err = '' }
+  return { st = 'w', rel = 0, att = 0, fg = 0, cr = 0, tok = '-', slot = 0, since = since, nx = '-', reason = '-',
+    throttles = 0, err = '' }
 end
 
 local function store(T, id, j)
+  local reason = j.reason
+  if j.throttles > 0 then reason = reason .. ',throttles=' .. int(j.throttles) end
+  if j.granted then reason = reason .. ',granted' end
   call('HSET', k_state(T), id, table.concat({ j.st, int(j.rel), int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot),
-    int(j.since), j.nx, j.reason, j.err }, ' '))
+    int(j.since), j.nx, reason, j.err }, ' '))
 end
 
 local function header(body)
@@ -33,9 +45,33 @@ local function header(body)
   return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
 end
 
--- count counts what happened to a tenant's jobs. The two that happen most travel with its hash, which is written anyway.
-local function count(t, what)
-  if what == 'started' or what == 'done' then add(t, what, 1) else call('HINCRBY', t.key, what, 1) end
+-- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals outlive its tenants. The two that happen
+-- most travel with the hashes, which are written anyway.
+local function count(ds, t, what)
+  if what == 'started' or what == 'done' then
+    add(ds, what, 1)
+    add(t, what, 1)
+  else
+    call('HINCRBY', K_DS, what, 1)
+    call('HINCRBY', t.key, what, 1)
+  end
+end
+
+-- began counts the start that a job was granted: it began, or nobody can say that it did not. Once a start.
+local function began(ds, t, j)
+  if not j.granted then return end
+  j.granted = nil
+  count(ds, t, 'started')
+end
+
+-- called_off: the start that a job was granted never happens, so the next one has its number. One that is counted already, as a
+-- version before this did it at the grant, is forgiven.
+local function called_off(j)
+  if j.granted then
+    j.granted, j.att = nil, j.att - 1
+  else
+    j.fg = j.fg + 1
+  end
 end
 
 -- finished writes how a job ended, and forgets the rest. text is its result or error.
@@ -48,7 +84,7 @@ local function finished(ds, t, id, j, how, text, now)
   call('HDEL', k_state(T), id)
   call('SET', k_end(T, id), table.concat({ how, int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot), int(h.since or 0),
     int(now), j.nx, h.digest }, ' ') .. '\n' .. (string.match(body, '\n([^\n]*)\n') or '-') .. '\n' .. text, 'PX', int(keep))
-  count(t, how)
+  count(ds, t, how)
 end
 
 -- overdue tells whether a job that was never started has waited longer than it may.
@@ -139,12 +175,12 @@ end
 
 local DEAD_MAX = 10000          -- dead jobs that a tenant keeps
 
-local function bury(t, id, j, reason, err, now)
+local function bury(ds, t, id, j, reason, err, now)
   local T = t.name
   j.st, j.reason, j.err = 'x', reason, err
   store(T, id, j)
   call('ZADD', k_dead(T), int(now), id)
-  count(t, 'dead')
+  count(ds, t, 'dead')
   local old = call('ZRANGEBYSCORE', k_dead(T), '-inf', int(now - DEAD_AGE), 'LIMIT', 0, BATCH)
   local over = call('ZCARD', k_dead(T)) - DEAD_MAX
   if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(T), 0, math.min(over, BATCH) - 1) end
@@ -152,7 +188,7 @@ local function bury(t, id, j, reason, err, now)
     call('ZREM', k_dead(T), o)
     call('HDEL', k_jobs(T), o)
     call('HDEL', k_state(T), o)
-    count(t, 'forgotten')
+    count(ds, t, 'forgotten')
   end
 end
 
@@ -160,14 +196,15 @@ end
 local function crashed(ds, t, id, j, now)
   log(ds, 'x', t.name, id, int(j.att), int(now - j.slot))
   left(ds, t, id, j)
-  count(t, 'crashed')
+  began(ds, t, j)
+  count(ds, t, 'crashed')
   if j.st == 'c' then
     finished(ds, t, id, j, 'cancelled', '', now)
     return
   end
   j.cr, j.fg, j.tok = j.cr + 1, j.fg + 1, '-' -- its worker, should it live, is told that it came too late
   if j.cr >= ds.crashes then
-    bury(t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
+    bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
   else
     to_front(t.name, id, j)
   end

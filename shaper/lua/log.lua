@@ -7,7 +7,8 @@
 --                                     (the tenant's; the downstream's, or -), tau µs, and the slot that was missed and is given up
 --                                     for this one, 0 = none
 --   f tenant id attempt became late took
---                                     a start ended, took µs after its slot; late is what the worker says, see finish
+--                                     a start ended, took µs after its slot; late is what the worker says, see finish. One that
+--                                     never began is none, and the next one has its number
 --   x tenant id attempt took          its lease ended, took µs after its slot
 --   p tenant until                    it is paused, until µs; - = the downstream
 --   r tenant                          that pause ended

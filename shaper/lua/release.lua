@@ -67,7 +67,7 @@ end
 back(K_OUT, 'out', now, function(t, id, j)
   left(ds, t, id, j)
   to_front(t.name, id, j)
-  count(t, 'lost_tickets')
+  count(ds, t, 'lost_tickets')
 end)
 back(K_RUN, 'run', lease_end, function(t, id, j) crashed(ds, t, id, j, now) end)
 

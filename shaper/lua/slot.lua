@@ -21,12 +21,13 @@ local function run(ds, t, id, j, slot, tok, now)
   store(t.name, id, j)
 end
 
--- entered counts a job that was not running before. With kept its pool has kept a place for it, see left.
-local function entered(ds, t, tok, kept)
+-- entered takes down that a job which was not running is granted its next start. With kept its pool has kept a place for it, see
+-- left. Whether the start happens is not known yet, see began and called_off.
+local function entered(ds, t, j, tok, kept)
+  j.att, j.granted = j.att + 1, true
   add(t, 'run', 1)
   add(ds, 'run', 1)
   if not kept then place(tok, 1) end
-  count(t, 'started')
 end
 
 -- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed), slot, attempt, starts

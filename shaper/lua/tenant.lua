@@ -4,20 +4,22 @@
 local FALLBACK = {
   ['p:rate'] = '10/1000000', ['p:depth'] = '1000', ['p:weight'] = '1', ['p:on_full'] = 'reject',
   ['p:cap'] = '1000', ['p:attempts'] = '5', ['p:bmin'] = '1000', ['p:bmax'] = '300000',
-  ['p:timeout'] = '600000', ['p:wait'] = '-1', ['p:keep'] = '3600000',
+  ['p:throttles'] = '100', ['p:timeout'] = '600000', ['p:wait'] = '-1', ['p:keep'] = '3600000',
 }
-local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax',
+local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:throttles', 'p:bmin', 'p:bmax',
   'p:timeout', 'p:wait', 'p:keep' }
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
 local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'rid', 'epoch', 'clock', 'blocked', 'admit',
-  'back', 'healed', 'from', 'mercy', 'places', 'alive', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
-  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
-local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'back', 'took', 'own_wait', 'by_time',
+  'started', 'done', 'back', 'healed', 'from', 'mercy', 'places', 'alive', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
+  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:throttles', 'p:bmin', 'p:bmax',
+  'p:timeout', 'p:wait', 'p:keep' }
+local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
-  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:bmin', 'p:bmax', 'p:timeout', 'p:wait', 'p:keep' }
+  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:throttles', 'p:bmin', 'p:bmax',
+  'p:timeout', 'p:wait', 'p:keep' }
 
 -- notice_step finds out that the clock stepped back since the last release, and keeps the sum of such steps. Deadlines of
 -- before lie that much nearer now; those of tenants are brought near by heal.

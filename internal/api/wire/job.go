@@ -17,6 +17,7 @@ type Job struct {
 	Attempt    int               `json:"attempt"`  // starts so far
 	Charged    int               `json:"charged"`  // those of them that count against max_attempts
 	Crashes    int               `json:"crashes"`
+	Throttles  int               `json:"throttles"`
 	Accepted   *string           `json:"accepted"`
 	Due        *string           `json:"due"`
 	Slot       *string           `json:"slot"` // of its last start
@@ -35,7 +36,7 @@ type Job struct {
 func NewJob(j shaper.Job) Job {
 	out := Job{
 		ID: j.ID, Tenant: j.Tenant, Downstream: j.Downstream, Type: j.Type, State: string(j.State), Position: j.Position,
-		Attempt: j.Attempt, Charged: j.Charged, Crashes: j.Crashes, Accepted: timestamp(j.Accepted), Due: timestamp(j.Due),
+		Attempt: j.Attempt, Charged: j.Charged, Crashes: j.Crashes, Throttles: j.Throttles, Accepted: timestamp(j.Accepted), Due: timestamp(j.Due),
 		Slot: timestamp(j.Slot), Ended: timestamp(j.EndedAt), Reason: j.Reason, Error: j.Error, Headers: j.Headers,
 	}
 	out.Payload, out.PayloadBase64 = textOrBytes(j.Payload)

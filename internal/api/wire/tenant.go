@@ -22,6 +22,8 @@ type Tenant struct {
 	Note        string           `json:"note,omitempty"` // why it cannot: paused, no_workers or in_flight
 	Paused      bool             `json:"paused"`
 	PausedUntil *string          `json:"paused_until"`
+	Throttled   bool             `json:"throttled"` // the downstream lets nothing through
+	InARow      int              `json:"throttled_in_a_row"`
 	Policy      Policy           `json:"policy"` // what applies
 	Counters    map[string]int64 `json:"counters"`
 }
@@ -31,28 +33,30 @@ func NewTenant(downstream string, t shaper.TenantInfo) Tenant {
 	return Tenant{
 		Tenant: t.Name, Downstream: downstream, Known: t.Known, Level: t.Level(), Waiting: t.Waiting, Delayed: t.Delayed,
 		Out: t.Out, Running: t.Running, Dead: t.Dead, OldestMS: t.Oldest.Milliseconds(), NextSlot: timestamp(t.NextSlot), Note: t.Note,
-		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Policy: NewPolicy(t.Effective), Counters: Counters(t.Counters),
+		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Throttled: t.Throttled(), InARow: t.InARow,
+		Policy: NewPolicy(t.Effective), Counters: Counters(t.Counters),
 	}
 }
 
 // Policy is a shaper.Policy in JSON, written as in a config file.
 type Policy struct {
-	Rate        string `json:"rate"`
-	Depth       int    `json:"depth"`
-	Weight      int    `json:"weight"`
-	OnFull      string `json:"on_full"`
-	MaxInFlight int    `json:"max_in_flight"`
-	MaxAttempts int    `json:"max_attempts"`
-	Backoff     string `json:"backoff"`
-	Timeout     string `json:"timeout"`
-	MaxWait     string `json:"max_wait"`
-	Retention   string `json:"retention"`
+	Rate         string `json:"rate"`
+	Depth        int    `json:"depth"`
+	Weight       int    `json:"weight"`
+	OnFull       string `json:"on_full"`
+	MaxInFlight  int    `json:"max_in_flight"`
+	MaxAttempts  int    `json:"max_attempts"`
+	MaxThrottles int    `json:"max_throttles"`
+	Backoff      string `json:"backoff"`
+	Timeout      string `json:"timeout"`
+	MaxWait      string `json:"max_wait"`
+	Retention    string `json:"retention"`
 }
 
 // NewPolicy returns p in JSON.
 func NewPolicy(p shaper.Policy) Policy {
 	return Policy{Rate: p.Rate.String(), Depth: p.Depth, Weight: p.Weight, OnFull: string(p.OnFull), MaxInFlight: p.MaxInFlight,
-		MaxAttempts: p.MaxAttempts, Backoff: p.Backoff.String(), Timeout: p.Timeout.String(), MaxWait: maxWait(p.MaxWait),
+		MaxAttempts: p.MaxAttempts, MaxThrottles: p.MaxThrottles, Backoff: p.Backoff.String(), Timeout: p.Timeout.String(), MaxWait: maxWait(p.MaxWait),
 		Retention: p.Retention.String()}
 }
 

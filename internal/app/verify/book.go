@@ -15,7 +15,7 @@ import (
 //
 //	granted  every slot, as a start at its slot; slots that were missed too
 //	starts   the starts of which a worker told when they began, at that instant
-//	jobs     starts and ends as they follow each other in the log
+//	jobs     starts and ends as they follow each other in the log, but for starts that never began: the next has their number
 //	shared   granted, and together starts, of all tenants as one, where the downstream has a rate
 type book struct {
 	o                                       Options
@@ -44,6 +44,7 @@ type start struct {
 // state is what is known of a start.
 type state struct {
 	at     int       // where in granted
+	job    int       // where in jobs
 	shared int       // where in shared, -1 = nowhere
 	slot   time.Time // as the log has it
 	ended  bool
@@ -54,6 +55,7 @@ type use struct {
 	n    int
 	last time.Time // when something of it was last seen
 	dead bool
+	back bool // its last start never began
 }
 
 // forgottenAfter is how long an id is known after its job's end at least: the shortest retention there is. A dead job may be removed
@@ -71,11 +73,15 @@ func newBook(o Options) *book {
 		rate: map[string]buckets.Rate{}}
 }
 
+// neverBegan takes the place of a start in jobs that was none.
+const neverBegan history.Kind = ""
+
 // close puts the histories of instants in the order of their instants.
 func (b *book) close() {
 	for _, h := range []history.History{b.granted, b.starts, b.shared, b.together} {
 		slices.SortStableFunc(h, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
 	}
+	b.jobs = slices.DeleteFunc(b.jobs, func(e history.Event) bool { return e.Kind == neverBegan })
 }
 
 // enter takes down one entry.
@@ -143,10 +149,10 @@ func (b *book) grant(e shaper.LogEntry) {
 	case u == nil:
 		u = &use{n: 1}
 		b.uses[k] = u
-	case e.Attempt == 1 && e.Missed.IsZero() && (u.dead || b.now.Sub(u.last) >= forgottenAfter):
+	case e.Attempt == 1 && e.Missed.IsZero() && !u.back && (u.dead || b.now.Sub(u.last) >= forgottenAfter):
 		u.n++
 	}
-	u.last, u.dead = b.now, false
+	u.last, u.dead, u.back = b.now, false, false
 	if r, known := b.rate[e.Tenant]; known && r != e.Rate {
 		b.rates++
 	}
@@ -157,12 +163,13 @@ func (b *book) grant(e shaper.LogEntry) {
 		ID: b.name(e.Tenant, e.ID), Attempt: e.Attempt, Under: b.ruleOf(e.Rate, e.Tolerance)}
 	s := start{ev.Tenant, ev.ID, ev.Attempt}
 	before := b.states[s]
+	st := &state{at: len(b.granted), job: len(b.jobs), shared: -1, slot: e.Slot}
 	if before != nil && !before.ended && before.slot.Equal(e.Missed) {
 		b.missed++ // the same start in another slot
+		st.job = before.job
 	} else {
 		b.jobs = append(b.jobs, ev)
 	}
-	st := &state{at: len(b.granted), shared: -1, slot: e.Slot}
 	b.states[s] = st
 	b.granted = append(b.granted, ev)
 	if !e.Common.IsZero() {
@@ -183,6 +190,12 @@ func (b *book) end(e shaper.LogEntry, became string) {
 	granted := b.granted[s.at]
 	at := granted.At + e.Took.Nanoseconds()
 	u.last, u.dead = time.Unix(0, max(at, b.now.UnixNano())), became == "dead"
+	if e.Began.Never && !s.ended {
+		b.jobs[s.job].Kind, u.back = neverBegan, became == "back"
+		s.ended = true
+		b.unstarted++
+		return
+	}
 	ev.At, ev.Wall = at, at/1000
 	b.jobs = append(b.jobs, ev)
 	if s.ended {
@@ -190,8 +203,6 @@ func (b *book) end(e shaper.LogEntry, became string) {
 	}
 	s.ended = true
 	switch {
-	case e.Began.Never:
-		b.unstarted++
 	case !e.Began.Known:
 		b.untold++
 	default:

@@ -41,6 +41,7 @@ func TestLogs(t *testing.T) {
 	rated := func(n int64) func(*shaper.LogEntry) {
 		return func(e *shaper.LogEntry) { e.Rate = buckets.PerSecond(n) }
 	}
+	never := func(e *shaper.LogEntry) { e.Began = shaper.NeverBegan }
 	common := func(e *shaper.LogEntry) { e.Common = buckets.PerSecond(5) }
 	for _, tc := range []struct {
 		name  string
@@ -74,6 +75,12 @@ func TestLogs(t *testing.T) {
 			[]string{"attempts", "duplicated"}, nil},
 		{"a dead job that was removed", []shaper.LogEntry{opened, granted("a/1", 1, 0), ended("a/1", 1, "dead", 0), granted("a/1", 1, 100)}, nil, nil},
 		{"a dead job that came back", []shaper.LogEntry{opened, granted("a/1", 1, 0), ended("a/1", 1, "dead", 0), granted("a/1", 2, 100)}, nil, nil},
+		{"a slot that was given up is no attempt", []shaper.LogEntry{opened, granted("a/1", 1, 0), with(ended("a/1", 1, "back", 0), never),
+			granted("a/1", 1, 100), with(granted("a/1", 1, 230), missed(100)), with(ended("a/1", 1, "back", 0), never),
+			granted("a/1", 1, 90_000), ended("a/1", 1, "retry", 0), granted("a/1", 2, 90_100)}, nil, []string{"1 missed slot", "2 slots that nothing began in"}},
+		{"a slot that was given up, and its number twice", []shaper.LogEntry{opened, granted("a/1", 1, 0), with(ended("a/1", 1, "back", 0), never),
+			granted("a/1", 1, 100), ended("a/1", 1, "retry", 0), granted("a/1", 1, 200)}, []string{"attempts: attempt 1 after attempt 1"}, nil},
+		{"as versions before numbered it", []shaper.LogEntry{opened, granted("a/1", 1, 0), with(ended("a/1", 1, "back", 0), never), granted("a/1", 2, 100)}, nil, nil},
 		{"a rate that changes", []shaper.LogEntry{opened, granted("a/1", 1, 0), with(granted("a/2", 1, 500), rated(2)), with(granted("a/3", 1, 550), rated(20))},
 			nil, []string{"2 changes of a tenant's rate"}},
 		{"a rate that changes, broken", []shaper.LogEntry{opened, granted("a/1", 1, 0), with(granted("a/2", 1, 500), rated(2)), with(granted("a/3", 1, 549), rated(20))},
