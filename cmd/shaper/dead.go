@@ -19,7 +19,7 @@ func deadCommand() *cli.Command {
 				"shaper dead requeue --tenant acme",
 				"shaper dead requeue --tenant acme 0198c2a1-4f6b-7e2a-b2c9-0a54c3f0e1d2"),
 			{Name: "rm", Usage: "forget dead jobs", ArgsUsage: "ID... | --all", Action: withDesk(removeDead),
-				Flags: cmdline.Flags(deadTenantFlag(), &cli.BoolFlag{Name: "all", Usage: "all dead jobs of the tenant", EnvVars: []string{}})},
+				Flags: cmdline.Flags(deadTenantFlag(), &cli.BoolFlag{Name: "all", Usage: "all dead jobs of the tenant"})},
 		},
 	}
 }

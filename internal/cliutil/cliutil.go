@@ -2,7 +2,8 @@
 // expect, in one call, Run:
 //
 //   - flags stand before or after arguments and commands;
-//   - every flag has an environment variable, SHAPER_ and the flag's name;
+//   - a flag takes an environment variable, SHAPER_ and its name, only where the
+//     program says so, see FromEnv;
 //   - what was typed wrong is told on stderr with the near right word, exit code 64;
 //   - exit codes are those of sysexits.h;
 //   - stdout holds results only; help goes there when it was asked for;
