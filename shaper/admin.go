@@ -15,6 +15,8 @@ import (
 
 // Admin is the operator's view of one downstream: its policies, tenants and jobs. It needs no scheduler or worker in its
 // process. Every change holds at once, for the backlog too. It is safe for concurrent use.
+//
+// Where a tenant or the downstream was never seen, every call but those that set policies returns an *UnseenError.
 type Admin struct{ q queue }
 
 // NewAdmin returns an Admin. It does not talk to Redis.
@@ -103,7 +105,24 @@ func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 	if err != nil {
 		return DownstreamPolicy{}, storeErr("read downstream", err)
 	}
+	if len(h) == 0 {
+		if err := a.seen(ctx); err != nil {
+			return DownstreamPolicy{}, err
+		}
+	}
 	return readDownstream(h).WithDefaults(), nil
+}
+
+// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in lua/tenant.lua.
+func (a *Admin) seen(ctx context.Context) error {
+	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey(), a.q.tenantsKey()).Result()
+	switch {
+	case err != nil:
+		return storeErr("read downstream", err)
+	case n == 0:
+		return &UnseenError{a.q.downstream, ""}
+	}
+	return nil
 }
 
 // SetDownstream sets those fields of the downstream's policy that are set in p; the others stay as they are.
@@ -144,7 +163,7 @@ func (a *Admin) pause(ctx context.Context, tenant, us string) error {
 			return err
 		}
 	}
-	_, err := a.q.run(ctx, pauseScript, "pause", tenant, us)
+	_, err := a.q.runSeen(ctx, pauseScript, "pause", tenant, us)
 	return err
 }
 
@@ -154,7 +173,7 @@ func (a *Admin) Purge(ctx context.Context, tenant string) (int, error) {
 		return 0, err
 	}
 	for total := 0; ; {
-		v, err := a.q.run(ctx, purgeScript, "purge", tenant)
+		v, err := a.q.runSeen(ctx, purgeScript, "purge", tenant)
 		if err != nil {
 			return total, err
 		}
@@ -171,7 +190,7 @@ func (a *Admin) Remove(ctx context.Context, tenant string) error {
 	if err := ValidName("tenant", tenant); err != nil {
 		return err
 	}
-	v, err := a.q.run(ctx, forgetScript, "remove tenant", tenant)
+	v, err := a.q.runSeen(ctx, forgetScript, "remove tenant", tenant)
 	if err != nil {
 		return err
 	}
@@ -212,14 +231,14 @@ func (a *Admin) dead(ctx context.Context, verb, tenant string, ids []string) (n 
 			return 0, false, storeErr("list dead jobs", err)
 		}
 	}
-	for len(ids) > 0 && !full {
+	for more := true; more && !full; more = len(ids) > 0 { // with none too: the script knows whether the tenant was ever seen
 		k := min(len(ids), batch)
-		args := []any{tenant, verb}
+		args := []any{verb}
 		for _, id := range ids[:k] {
 			args = append(args, id)
 		}
 		ids = ids[k:]
-		v, err := a.q.run(ctx, deadScript, verb+" dead jobs", args...)
+		v, err := a.q.runSeen(ctx, deadScript, verb+" dead jobs", tenant, args...)
 		if err != nil {
 			return n, full, err
 		}
@@ -239,6 +258,9 @@ func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	names, err := a.q.rdb.ZRangeByScore(ctx, a.q.tenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
 	if err != nil {
 		return nil, storeErr("list tenants", err)
+	}
+	if len(names) == 0 {
+		return nil, a.seen(ctx)
 	}
 	sort.Slice(names, func(i, j int) bool { return strings.ToLower(names[i]) < strings.ToLower(names[j]) })
 	return names, nil

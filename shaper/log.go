@@ -87,7 +87,7 @@ func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func
 		return storeErr("read departure log", err)
 	}
 	if len(last) == 0 {
-		return nil
+		return a.seen(ctx)
 	}
 	from := "-"
 	if since > 0 {

@@ -117,6 +117,18 @@ func (q queue) run(ctx context.Context, s *luaScript, doing string, args ...any)
 	return reply, nil
 }
 
+// runSeen is run for a script of a tenant that must have been seen ("" = the downstream): if not, an *UnseenError. See unseen in lua/tenant.lua.
+func (q queue) runSeen(ctx context.Context, s *luaScript, doing, tenant string, args ...any) (any, error) {
+	v, err := q.run(ctx, s, doing, append([]any{tenant}, args...)...)
+	switch v {
+	case "tenant":
+		return nil, &UnseenError{q.downstream, tenant}
+	case "downstream":
+		return nil, &UnseenError{q.downstream, ""}
+	}
+	return v, err
+}
+
 // reply reads the fields of a script's reply in their order. A field that is missing or of another kind
 // reads as zero: what comes from Redis is not trusted to be well formed.
 type reply struct {

@@ -53,7 +53,7 @@ func (c *Counters) fields() []*int64 {
 var counterFields = []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired",
 	"cancelled", "dropped", "crashed", "lost_tickets", "forgotten"}
 
-// Tenant returns what stands of one tenant; of one that was never seen, what would apply to it.
+// Tenant returns what stands of one tenant.
 func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	if err := ValidName("tenant", tenant); err != nil {
 		return TenantInfo{}, err
@@ -63,8 +63,7 @@ func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 		return TenantInfo{}, err
 	}
 	if len(l) == 0 {
-		ds, err := a.Downstream(ctx)
-		return TenantInfo{Name: tenant, Effective: ds.Defaults}, err
+		return TenantInfo{}, &UnseenError{a.q.downstream, tenant}
 	}
 	return l[0], nil
 }
@@ -247,6 +246,7 @@ func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, er
 	return out, nil
 }
 
+// list lists a tenant's jobs in one state.
 func (a *Admin) list(ctx context.Context, tenant string, state State, limit int) ([]Job, error) {
 	if err := firstErr(ValidName("tenant", tenant), JobFilter{States: []State{state}}.Validate()); err != nil {
 		return nil, err
@@ -268,6 +268,10 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 	}
 	if err != nil {
 		return nil, storeErr("list jobs", err)
+	}
+	if len(ids) == 0 {
+		_, err := a.Tenant(ctx, tenant) // was it ever seen?
+		return nil, err
 	}
 	out := make([]Job, 0, len(ids))
 	for _, id := range ids {

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -100,6 +101,9 @@ func (c *collector) read(ctx context.Context, i int) (shaper.Stats, error) {
 	s, err := c.admins[i].Stats(ctx, c.known[i] <= readAll)
 	if err == nil && c.known[i] > readAll && s.Tenants <= readAll {
 		s, err = c.admins[i].Stats(ctx, true)
+	}
+	if errors.Is(err, shaper.ErrNotFound) { // nothing yet, or Redis lost all: no tenants
+		s, err = shaper.Stats{Downstream: c.names[i]}, nil
 	}
 	if err == nil {
 		c.known[i] = s.Tenants

@@ -4,7 +4,7 @@
 -- ARGV[2…] tenants, at most BATCH
 --
 -- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none), earliest next slot (µs),
--- {its hash, field, value …}}}; a tenant that nothing is known of is left out
+-- {its hash, field, value …}}}; a tenant that was never seen is left out
 --
 -- Cost: O(tenants asked for).
 
@@ -13,8 +13,8 @@ local ds = downstream(now)
 local reply = { int(now) }
 for i = 2, #ARGV do
   local T = ARGV[i]
-  local hash = call('HGETALL', k_tenant(T))
-  if #hash > 0 then
+  if not unseen(T) then
+    local hash = call('HGETALL', k_tenant(T))
     local t = tenant(ds, T, now)
     local since = 0
     local first = call('LINDEX', k_wait(T), 0)
