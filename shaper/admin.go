@@ -53,7 +53,7 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	print := hex.EncodeToString(sum.Sum(nil)[:8])
 	applied, err := a.q.rdb.HGet(ctx, a.q.downstreamKey(), "config").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, storeErr("read applied configuration", err)
+		return nil, a.q.failed(ctx, "read applied configuration", err)
 	}
 	if applied == print {
 		return nil, nil
@@ -103,7 +103,7 @@ func (a *Admin) setPolicy(ctx context.Context, tenant string, version time.Time,
 func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 	h, err := a.q.rdb.HGetAll(ctx, a.q.downstreamKey()).Result()
 	if err != nil {
-		return DownstreamPolicy{}, storeErr("read downstream", err)
+		return DownstreamPolicy{}, a.q.failed(ctx, "read downstream", err)
 	}
 	if len(h) == 0 {
 		if err := a.seen(ctx); err != nil {
@@ -118,7 +118,7 @@ func (a *Admin) seen(ctx context.Context) error {
 	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey(), a.q.tenantsKey()).Result()
 	switch {
 	case err != nil:
-		return storeErr("read downstream", err)
+		return a.q.failed(ctx, "read downstream", err)
 	case n == 0:
 		return &UnseenError{a.q.downstream, ""}
 	}
@@ -228,7 +228,7 @@ func (a *Admin) dead(ctx context.Context, verb, tenant string, ids []string) (n 
 	}
 	if len(ids) == 0 {
 		if ids, err = a.q.rdb.ZRange(ctx, a.q.deadKey(tenant), 0, -1).Result(); err != nil {
-			return 0, false, storeErr("list dead jobs", err)
+			return 0, false, a.q.failed(ctx, "list dead jobs", err, tenant)
 		}
 	}
 	for more := true; more && !full; more = len(ids) > 0 { // with none too: the script knows whether the tenant was ever seen
@@ -257,7 +257,7 @@ func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	}
 	names, err := a.q.rdb.ZRangeByScore(ctx, a.q.tenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, storeErr("list tenants", err)
+		return nil, a.q.failed(ctx, "list tenants", err)
 	}
 	if len(names) == 0 {
 		return nil, a.seen(ctx)

@@ -266,7 +266,7 @@ func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering,
 	for _, k := range calls {
 		v, err := k.cmd.Result()
 		if err != nil {
-			err = storeErr("enqueue", err)
+			err = c.q.failed(ctx, "enqueue", err, k.args[0])
 		}
 		r := replyOf(v)
 		for _, i := range k.jobs {

@@ -112,7 +112,7 @@ func (q queue) run(ctx context.Context, s *luaScript, doing string, args ...any)
 	reply, err := s.Run(ctx, q.rdb, q.keys(), q.args(args...)...).Result()
 	crashpoint.Hit(s.after)
 	if err != nil {
-		return nil, storeErr(doing, err)
+		return nil, q.failed(ctx, doing, err, args...)
 	}
 	return reply, nil
 }

@@ -186,7 +186,7 @@ func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 		return nil
 	})
 	if err != nil {
-		return Stats{}, storeErr("read downstream", err)
+		return Stats{}, a.q.failed(ctx, "read downstream", err)
 	}
 	s.Policy = readDownstream(ds.Val()).WithDefaults()
 	s.Tenants, s.Out, s.Running = int(known.Val()), int(out.Val()), int(run.Val())
@@ -267,7 +267,7 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 		ids, err = a.inFlight(ctx, a.q.runKey(), tenant, limit)
 	}
 	if err != nil {
-		return nil, storeErr("list jobs", err)
+		return nil, a.q.failed(ctx, "list jobs", err, tenant)
 	}
 	if len(ids) == 0 {
 		_, err := a.Tenant(ctx, tenant) // was it ever seen?
