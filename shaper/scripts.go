@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 //go:embed lua/*.lua
@@ -87,6 +88,9 @@ type queue struct {
 func newQueue(rdb redis.UniversalClient, downstream string) (queue, error) {
 	if err := ValidName("downstream", downstream); err != nil {
 		return queue{}, err
+	}
+	if value, want := usable.Client(rdb); want != "" {
+		return queue{}, &FieldError{"redis", value, want}
 	}
 	return queue{rdb: rdb, downstream: downstream, prefix: prefix(downstream)}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
+	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -60,6 +61,9 @@ var _ shaper.Dispatcher = (*Dispatcher)(nil)
 func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (*Dispatcher, error) {
 	if err := shaper.ValidName("downstream", downstream); err != nil {
 		return nil, err
+	}
+	if value, want := usable.Client(rdb); want != "" {
+		return nil, &shaper.FieldError{Field: "redis", Value: value, Want: want}
 	}
 	if delivered == nil {
 		delivered = func() {}
