@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 // RedisConfig is what a Redis limiter is made with. The zero value is usable.
@@ -39,8 +41,8 @@ type RedisConfig struct {
 // it may have taken what it asked for, nobody was admitted by it, and it ends with
 // ErrStore. So a broken connection can cost the key a request, and never admits one twice.
 //
-// Give the client ContextTimeoutEnabled, or a call waits for its ReadTimeout whatever the
-// context says.
+// The client must have ContextTimeoutEnabled, or a call would wait for its ReadTimeout
+// whatever the context says.
 //
 // The time is the server's. If it steps back by more than an interval, or a window, as it
 // may after a failover, the state of a key moves back with it when the key is next asked,
@@ -65,8 +67,8 @@ var _ Limiter = (*Redis)(nil)
 // NewRedis returns a limiter on the client, which it does not close, or an error that
 // names the bad field. It does not talk to the server yet.
 func NewRedis(client redis.UniversalClient, spec Spec, cfg RedisConfig) (*Redis, error) {
-	if client == nil {
-		return nil, fmt.Errorf("%w: client is nil: want a go-redis client", ErrParameter)
+	if value, want := usable.Client(client); want != "" {
+		return nil, fmt.Errorf("%w: client: %s: want %s", ErrParameter, value, want)
 	}
 	if cfg.Prefix == "" {
 		cfg.Prefix = "buckets"

@@ -110,7 +110,7 @@ func TestRedisLateRefusalsWriteNothing(t *testing.T) {
 			spec.Window, spec.Rate = 0, Rate{1, 10 * time.Second}
 		}
 		server := miniredis.RunT(t)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		defer client.Close()
 		l := onServerTime(t, client, spec)
 		start := time.UnixMicro(t0 - t0%10_000_000)
@@ -166,7 +166,7 @@ func TestRedisServerClockSteps(t *testing.T) {
 	ctx := context.Background()
 	for _, spec := range specs() {
 		server := miniredis.RunT(t)
-		client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		defer client.Close()
 		l := onServerTime(t, client, spec)
 		now := time.UnixMicro(t0)
@@ -214,7 +214,7 @@ func TestRedisLostReplyTakesOnce(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
 	var armed atomic.Bool
 	client := redis.NewClient(&redis.Options{
-		Addr: server.Addr(), MaxRetries: 3, PoolSize: 1,
+		Addr: server.Addr(), MaxRetries: 3, PoolSize: 1, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)

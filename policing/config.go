@@ -51,9 +51,9 @@ type Config struct {
 
 // fill sets what is at its default, and returns an error that names the bad field.
 func (c *Config) fill() error {
-	c.Nodes = max(c.Nodes, 1)
-	if c.Nodes > MaxNodes {
-		return fmt.Errorf("%w: Nodes %d: want at most %d", buckets.ErrParameter, c.Nodes, MaxNodes)
+	c.Nodes = cmp.Or(c.Nodes, 1)
+	if c.Nodes < 1 || c.Nodes > MaxNodes {
+		return fmt.Errorf("%w: Nodes %d: want 1 to %d, or 0 for 1", buckets.ErrParameter, c.Nodes, MaxNodes)
 	}
 	c.Deadline = cmp.Or(c.Deadline, DefaultDeadline)
 	c.Prefix, c.Tag = cmp.Or(c.Prefix, "policing"), cmp.Or(c.Tag, "policing")

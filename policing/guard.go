@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/breaker"
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 // DefaultDeadline is how long a check waits for Redis.
@@ -68,20 +69,11 @@ func (g *guard) open() bool {
 	return !closed
 }
 
-// obeysDeadlines returns an error for a client that would wait for a dead server
+// obeysDeadlines returns an error for a client that is a nil pointer, or would wait for a dead server
 // whatever a context says.
 func obeysDeadlines(client redis.UniversalClient) error {
-	obeys := true
-	switch c := client.(type) {
-	case *redis.Client:
-		obeys = c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
-		obeys = c.Options().ContextTimeoutEnabled
-	case *redis.Ring:
-		obeys = c.Options().ContextTimeoutEnabled
-	}
-	if !obeys {
-		return fmt.Errorf("%w: the Redis client ignores deadlines: want ContextTimeoutEnabled in its options", buckets.ErrParameter)
+	if value, want := usable.Client(client); want != "" {
+		return fmt.Errorf("%w: Redis: %s: want %s", buckets.ErrParameter, value, want)
 	}
 	return nil
 }

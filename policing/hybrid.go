@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 // Lender is a limiter that tells its parameters: what nodes lease from, a buckets.Redis that
@@ -74,7 +75,7 @@ const maxRepeat = 100 * time.Millisecond
 
 // NewHybrid returns a Hybrid, or an error that names the bad field.
 func NewHybrid(lender Lender, cfg HybridConfig) (*Hybrid, error) {
-	if lender == nil {
+	if usable.Nil(lender) {
 		return nil, fmt.Errorf("%w: lender is nil", buckets.ErrParameter)
 	}
 	if limit := lender.Spec().Limit; cfg.Lease < 1 || cfg.Lease > limit {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/again"
 )
 
 // Waiter makes callers wait until a Checker lets them pass, first come first served for
@@ -33,19 +34,26 @@ func (w *Waiter) Wait(ctx context.Context, subject Subject, n int64) (Verdict, e
 		return Verdict{}, err
 	}
 	defer w.leave(subject)
-	for {
+	pause := again.Pause{First: time.Millisecond, Most: time.Second}
+	for tries := 0; ; tries++ {
 		v, err := w.Checker.Check(ctx, subject, n)
 		if err != nil || v.Allowed || v.RetryAfter == buckets.Never {
 			return v, err
 		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < v.RetryAfter {
-			return v, nil
+		wait := v.RetryAfter
+		if tries > 0 { // others, of other processes, come at the told instant too
+			wait = pause.Next(wait)
 		}
-		timer := time.NewTimer(v.RetryAfter)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if deadline, ok := ctx.Deadline(); ok {
+			left := time.Until(deadline)
+			if left < v.RetryAfter {
+				return v, nil
+			}
+			if left < wait {
+				wait = v.RetryAfter
+			}
+		}
+		if !again.Sleep(ctx, wait) {
 			return Verdict{}, ctx.Err()
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 // Admin is the operator's view of one downstream: its policies, tenants and jobs. It needs no scheduler or worker in its
 // process. Every change holds at once, for the backlog too. It is safe for concurrent use.
+//
+// Where a tenant or the downstream was never seen, every call but those that set policies returns an *UnseenError.
 type Admin struct{ q queue }
 
 // NewAdmin returns an Admin. It does not talk to Redis.
@@ -39,9 +41,26 @@ func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) e
 func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 	h, err := a.q.rdb.HGetAll(ctx, a.q.downstreamKey()).Result()
 	if err != nil {
-		return DownstreamPolicy{}, storeErr("read downstream", err)
+		return DownstreamPolicy{}, a.q.failed(ctx, "read downstream", err)
+	}
+	if len(h) == 0 {
+		if err := a.seen(ctx); err != nil {
+			return DownstreamPolicy{}, err
+		}
 	}
 	return readDownstream(h).WithDefaults(), nil
+}
+
+// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in lua/tenant.lua.
+func (a *Admin) seen(ctx context.Context) error {
+	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey(), a.q.tenantsKey()).Result()
+	switch {
+	case err != nil:
+		return a.q.failed(ctx, "read downstream", err)
+	case n == 0:
+		return &UnseenError{a.q.downstream, ""}
+	}
+	return nil
 }
 
 // SetDownstream sets those fields of the downstream's policy that are set in p; the others stay as they are.
@@ -80,7 +99,7 @@ func (a *Admin) pause(ctx context.Context, tenant, us string) error {
 			return err
 		}
 	}
-	_, err := a.q.run(ctx, pauseScript, "pause", tenant, us)
+	_, err := a.q.runSeen(ctx, pauseScript, "pause", tenant, us)
 	return err
 }
 
@@ -90,7 +109,7 @@ func (a *Admin) Purge(ctx context.Context, tenant string) (int, error) {
 		return 0, err
 	}
 	for total := 0; ; {
-		v, err := a.q.run(ctx, purgeScript, "purge", tenant)
+		v, err := a.q.runSeen(ctx, purgeScript, "purge", tenant)
 		if err != nil {
 			return total, err
 		}
@@ -107,7 +126,7 @@ func (a *Admin) Remove(ctx context.Context, tenant string) error {
 	if err := ValidName("tenant", tenant); err != nil {
 		return err
 	}
-	v, err := a.q.run(ctx, forgetScript, "remove tenant", tenant)
+	v, err := a.q.runSeen(ctx, forgetScript, "remove tenant", tenant)
 	if err != nil {
 		return err
 	}
@@ -145,17 +164,17 @@ func (a *Admin) dead(ctx context.Context, verb, tenant string, ids []string) (n 
 	}
 	if len(ids) == 0 {
 		if ids, err = a.q.rdb.ZRange(ctx, a.q.deadKey(tenant), 0, -1).Result(); err != nil {
-			return 0, false, storeErr("list dead jobs", err)
+			return 0, false, a.q.failed(ctx, "list dead jobs", err, tenant)
 		}
 	}
-	for len(ids) > 0 && !full {
+	for more := true; more && !full; more = len(ids) > 0 { // with none too: the script knows whether the tenant was ever seen
 		k := min(len(ids), batch)
-		args := []any{tenant, verb}
+		args := []any{verb}
 		for _, id := range ids[:k] {
 			args = append(args, id)
 		}
 		ids = ids[k:]
-		v, err := a.q.run(ctx, deadScript, verb+" dead jobs", args...)
+		v, err := a.q.runSeen(ctx, deadScript, verb+" dead jobs", tenant, args...)
 		if err != nil {
 			return n, full, err
 		}
@@ -174,7 +193,10 @@ func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	}
 	names, err := a.q.rdb.ZRangeByScore(ctx, a.q.tenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, storeErr("list tenants", err)
+		return nil, a.q.failed(ctx, "list tenants", err)
+	}
+	if len(names) == 0 {
+		return nil, a.seen(ctx)
 	}
 	sort.Slice(names, func(i, j int) bool { return strings.ToLower(names[i]) < strings.ToLower(names[j]) })
 	return names, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
@@ -107,7 +108,7 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+	for pause := (again.Pause{First: 5 * time.Millisecond, Most: 500 * time.Millisecond}); ; {
 		o, err := c.offers.Do(ctx, &offering{spec: s, args: args})
 		if err != nil {
 			return Result{}, storeErr("enqueue", err)
@@ -116,12 +117,7 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 		if err != nil || !o.block {
 			return r, err
 		}
-		// RetryAfter knows of slots only. What else keeps the bucket full (no worker, all in flight) is asked ever more slowly.
-		t := time.NewTimer(max(r.RetryAfter, pause))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !pause.Wait(ctx, r.RetryAfter) {
 			return r, nil
 		}
 	}
@@ -283,7 +279,7 @@ func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering,
 	for _, k := range calls {
 		v, err := k.cmd.Result()
 		if err != nil {
-			err = storeErr("enqueue", err)
+			err = c.q.failed(ctx, "enqueue", err, k.args[0])
 		}
 		r := replyOf(v)
 		for _, i := range k.jobs {
@@ -335,8 +331,7 @@ func (c *Client) Cancel(ctx context.Context, tenant, id string) (State, error) {
 // Wait returns a job once it has ended. It asks Redis again and again, more and more slowly (each 20 ms at first, each
 // second in the end), so that a job costs nothing for being followed by nobody.
 func (c *Client) Wait(ctx context.Context, tenant, id string) (Job, error) {
-	pause := 20 * time.Millisecond
-	for {
+	for pause := (again.Pause{First: 20 * time.Millisecond, Most: time.Second}); ; {
 		j, err := c.Find(ctx, tenant, id)
 		switch {
 		case err != nil && (errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid)):
@@ -344,13 +339,8 @@ func (c *Client) Wait(ctx context.Context, tenant, id string) (Job, error) {
 		case err == nil && j.State.Ended():
 			return j, nil
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !pause.Wait(ctx, 0) {
 			return j, fmt.Errorf("wait for job %s: %w", id, context.Cause(ctx))
 		}
-		pause = min(pause*5/4, time.Second)
 	}
 }

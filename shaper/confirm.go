@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/again"
 )
 
 // DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientOptions.Wait.
@@ -74,6 +75,7 @@ const confirmAttempts = 8
 // go-redis would look for the connection, and follow a cluster's redirections, for each command on its own; so both are done here.
 func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
 	cluster, _ := c.q.rdb.(*redis.ClusterClient)
+	pause := again.Pause{First: 60 * time.Millisecond, Most: 500 * time.Millisecond}
 	for attempt := 1; ; attempt++ {
 		node, err := c.q.primary(ctx)
 		if err == nil {
@@ -94,11 +96,7 @@ func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
 			return
 		}
 		cluster.ReloadState(ctx)
-		pause := time.NewTimer(time.Duration(8+rand.IntN(8)) * time.Millisecond << min(attempt, 5))
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !pause.Wait(ctx, 0) {
 			return
 		}
 	}

@@ -97,7 +97,7 @@ func TestReplicasMayTakeLongerThanAnAnswer(t *testing.T) {
 }
 
 func TestWaitNeedsAConnection(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{})
+	ring := redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true})
 	defer ring.Close()
 	for name, f := range map[string]func() (*Client, error){
 		"wait":    func() (*Client, error) { return NewClient(ring, "d", ClientOptions{Wait: 1}) },

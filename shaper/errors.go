@@ -34,6 +34,22 @@ func (e *FieldError) Error() string {
 
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
+// UnseenError says that a tenant, or the whole downstream, was never seen: it has no policy, and was never offered a job that was
+// accepted. Nothing was changed. It wraps ErrNotFound.
+type UnseenError struct {
+	Downstream string
+	Tenant     string // "" = the downstream is what was never seen
+}
+
+func (e *UnseenError) Error() string {
+	if e.Tenant == "" {
+		return fmt.Sprintf("downstream %q was never seen", e.Downstream)
+	}
+	return fmt.Sprintf("tenant %q of downstream %s was never seen", e.Tenant, e.Downstream)
+}
+
+func (e *UnseenError) Unwrap() error { return ErrNotFound }
+
 // storeErr wraps a failure of Redis with what was being done.
 func storeErr(doing string, err error) error {
 	return fmt.Errorf("%s: %w: %w", doing, ErrStore, err)

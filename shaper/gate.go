@@ -284,7 +284,7 @@ func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Durat
 // Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.
 func (g *Gate) Leave(ctx context.Context, pool string) error {
 	if err := g.q.rdb.HDel(ctx, g.q.poolsKey(), pool).Err(); err != nil {
-		return storeErr("leave", err)
+		return g.q.failed(ctx, "leave", err)
 	}
 	return nil
 }

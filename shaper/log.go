@@ -84,10 +84,10 @@ func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func
 	key := a.q.logKey()
 	last, err := a.q.rdb.XRevRangeN(ctx, key, "+", "-", 1).Result()
 	if err != nil {
-		return storeErr("read departure log", err)
+		return a.q.failed(ctx, "read departure log", err)
 	}
 	if len(last) == 0 {
-		return nil
+		return a.seen(ctx)
 	}
 	from := "-"
 	if since > 0 {
@@ -100,7 +100,7 @@ func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func
 	for {
 		l, err := a.q.rdb.XRangeN(ctx, key, from, last[0].ID, page).Result()
 		if err != nil {
-			return storeErr("read departure log", err)
+			return a.q.failed(ctx, "read departure log", err)
 		}
 		for _, m := range l {
 			if err := each(readEntry(m)); err != nil {

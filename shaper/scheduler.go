@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 // Dispatcher carries tickets to workers. One that cannot carry a ticket returns an error; tickets may be lost or
@@ -49,6 +51,14 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	q, err := newQueue(rdb, downstream)
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case usable.Nil(d):
+		return nil, &FieldError{"dispatcher", "nil", "a Dispatcher, such as that of package workers"}
+	case opts.Poll < 0:
+		return nil, &FieldError{"poll", opts.Poll.String(), "more than 0, or 0 for the default"}
+	case opts.TicketTTL < 0:
+		return nil, &FieldError{"ticket_ttl", opts.TicketTTL.String(), "more than 0, or 0 for the default"}
 	}
 	if opts.Poll == 0 {
 		opts.Poll = time.Second

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 //go:embed lua/*.lua
@@ -93,6 +94,9 @@ func newQueue(rdb redis.UniversalClient, downstream string) (queue, error) {
 	if err := ValidName("downstream", downstream); err != nil {
 		return queue{}, err
 	}
+	if value, want := usable.Client(rdb); want != "" {
+		return queue{}, &FieldError{"redis", value, want}
+	}
 	return queue{rdb: rdb, downstream: downstream, prefix: prefix(downstream)}, nil
 }
 
@@ -117,9 +121,21 @@ func (q queue) run(ctx context.Context, s *luaScript, doing string, args ...any)
 	reply, err := s.Run(ctx, q.rdb, q.keys(), q.args(args...)...).Result()
 	crashpoint.Hit(s.after)
 	if err != nil {
-		return nil, storeErr(doing, err)
+		return nil, q.failed(ctx, doing, err, args...)
 	}
 	return reply, nil
+}
+
+// runSeen is run for a script of a tenant that must have been seen ("" = the downstream): if not, an *UnseenError. See unseen in lua/tenant.lua.
+func (q queue) runSeen(ctx context.Context, s *luaScript, doing, tenant string, args ...any) (any, error) {
+	v, err := q.run(ctx, s, doing, append([]any{tenant}, args...)...)
+	switch v {
+	case "tenant":
+		return nil, &UnseenError{q.downstream, tenant}
+	case "downstream":
+		return nil, &UnseenError{q.downstream, ""}
+	}
+	return v, err
 }
 
 // reply reads the fields of a script's reply in their order. A field that is missing or of another kind

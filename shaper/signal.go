@@ -24,6 +24,9 @@ func NewListener(rdb redis.UniversalClient, downstream string, hear func(Signal)
 	if err != nil {
 		return nil, err
 	}
+	if hear == nil {
+		return nil, &FieldError{"hear", "nil", "a function"}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{sub: rdb.Subscribe(ctx, q.signalChannel()), cancel: cancel}
 	l.done.Add(1)

@@ -64,7 +64,7 @@ func (c *Counters) fields() []*int64 {
 var counterFields = []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired",
 	"cancelled", "dropped", "crashed", "lost_tickets", "forgotten"}
 
-// Tenant returns what stands of one tenant; of one that was never seen, what would apply to it.
+// Tenant returns what stands of one tenant.
 func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	if err := ValidName("tenant", tenant); err != nil {
 		return TenantInfo{}, err
@@ -74,8 +74,7 @@ func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 		return TenantInfo{}, err
 	}
 	if len(l) == 0 {
-		ds, err := a.Downstream(ctx)
-		return TenantInfo{Name: tenant, Effective: ds.Defaults}, err
+		return TenantInfo{}, &UnseenError{a.q.downstream, tenant}
 	}
 	return l[0], nil
 }
@@ -224,7 +223,7 @@ func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 		return nil
 	})
 	if err != nil {
-		return Stats{}, storeErr("read downstream", err)
+		return Stats{}, a.q.failed(ctx, "read downstream", err)
 	}
 	s.Tenants, s.Out, s.Running = int(known.Val()), int(out.Val()), int(run.Val())
 	if until := atoi(ds["until"]); until > now.Val().UnixMicro() {
@@ -283,6 +282,7 @@ func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, er
 	return out, nil
 }
 
+// list lists a tenant's jobs in one state.
 func (a *Admin) list(ctx context.Context, tenant string, state State, limit int) ([]Job, error) {
 	if err := firstErr(ValidName("tenant", tenant), JobFilter{States: []State{state}}.Validate()); err != nil {
 		return nil, err
@@ -303,7 +303,11 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 		ids, err = a.inFlight(ctx, a.q.runKey(), tenant, limit)
 	}
 	if err != nil {
-		return nil, storeErr("list jobs", err)
+		return nil, a.q.failed(ctx, "list jobs", err, tenant)
+	}
+	if len(ids) == 0 {
+		_, err := a.Tenant(ctx, tenant) // was it ever seen?
+		return nil, err
 	}
 	out := make([]Job, 0, len(ids))
 	for _, id := range ids {

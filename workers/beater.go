@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,9 @@ func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
 // follow beats three times a lease, as long as a lease is now.
 func (b *beater) follow(ctx context.Context) error {
 	policy, err := b.admin.Downstream(ctx)
+	if errors.Is(err, shaper.ErrNotFound) { // its first pool, or Redis lost all: what applies is the default
+		policy, err = shaper.DownstreamPolicy{}.WithDefaults(), nil
+	}
 	if err == nil {
 		b.every.Store(int64(min(beatEvery, policy.Lease/3)))
 	}

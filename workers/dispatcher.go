@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -11,11 +12,29 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
+	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // asynqQueue names the asynq queue that carries a downstream's tickets.
-func asynqQueue(downstream string) string { return "shaper-" + downstream }
+func asynqQueue(downstream string) string { return queuePrefix + downstream }
+
+const queuePrefix = "shaper-"
+
+// Served returns the downstreams whose jobs schedulers or pools have ever handed on or run on this Redis, in no order.
+func Served(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
+	queues, err := rdb.SMembers(ctx, "asynq:queues").Result()
+	if err != nil {
+		return nil, fmt.Errorf("list downstreams: %w: %w", shaper.ErrStore, err)
+	}
+	var names []string
+	for _, q := range queues {
+		if name, ours := strings.CutPrefix(q, queuePrefix); ours {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
 
 const ticketType = "shaper:ticket"
 
@@ -42,6 +61,9 @@ var _ shaper.Dispatcher = (*Dispatcher)(nil)
 func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (*Dispatcher, error) {
 	if err := shaper.ValidName("downstream", downstream); err != nil {
 		return nil, err
+	}
+	if value, want := usable.Client(rdb); want != "" {
+		return nil, &shaper.FieldError{Field: "redis", Value: value, Want: want}
 	}
 	if delivered == nil {
 		delivered = func() {}

@@ -37,8 +37,9 @@ type ExecConfig struct {
 	Argv []string
 
 	// Env are variables that the command gets beside PATH (the worker's, unless named here) and SHAPER_JOB_ID,
-	// SHAPER_TENANT, SHAPER_DOWNSTREAM, SHAPER_TYPE, SHAPER_ATTEMPT and SHAPER_SLOT (µs since the epoch).
-	// It gets nothing else; not even HOME, where programs look for credentials.
+	// SHAPER_JOB_TENANT, SHAPER_JOB_DOWNSTREAM, SHAPER_JOB_TYPE, SHAPER_JOB_ATTEMPT and SHAPER_JOB_SLOT (µs since
+	// the epoch); all but the id also under their old names, without JOB_. It gets nothing else; not even HOME, where
+	// programs look for credentials. To enqueue a next step it needs SHAPER_REDIS.
 	Env map[string]string
 
 	Dir           string        // where it runs; default: the worker's directory
@@ -143,7 +144,7 @@ func (t *execTarget) setArgv(argv []string) error {
 
 var (
 	envNameRE   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	jobEnvNames = []string{"SHAPER_JOB_ID", "SHAPER_TENANT", "SHAPER_DOWNSTREAM", "SHAPER_TYPE", "SHAPER_ATTEMPT", "SHAPER_SLOT"}
+	jobEnvNames = strings.Fields("ID TENANT DOWNSTREAM TYPE ATTEMPT SLOT") // after SHAPER_JOB_
 )
 
 // setEnv keeps the part of the environment that is the same for every job.
@@ -158,7 +159,7 @@ func (t *execTarget) setEnv(declared map[string]string) error {
 		switch {
 		case !envNameRE.MatchString(name):
 			return bad("a name of letters, digits and '_'")
-		case slices.Contains(jobEnvNames, name):
+		case slices.ContainsFunc(jobEnvNames, func(n string) bool { return name == "SHAPER_JOB_"+n || name == "SHAPER_"+n && n != "ID" }):
 			return bad("another name: this one describes the job")
 		case strings.ContainsRune(value, 0):
 			return bad("a value without NUL")
@@ -172,14 +173,14 @@ func (t *execTarget) setEnv(declared map[string]string) error {
 
 // jobEnv returns the environment of one job.
 func (t *execTarget) jobEnv(info Info) []string {
-	return append(t.env,
-		"SHAPER_JOB_ID="+info.ID,
-		"SHAPER_TENANT="+info.Tenant,
-		"SHAPER_DOWNSTREAM="+info.Downstream,
-		"SHAPER_TYPE="+info.Type,
-		"SHAPER_ATTEMPT="+strconv.Itoa(info.Attempt),
-		"SHAPER_SLOT="+strconv.FormatInt(info.Slot.UnixMicro(), 10),
-	)
+	env := t.env
+	for i, value := range []string{info.ID, info.Tenant, info.Downstream, info.Type, strconv.Itoa(info.Attempt), strconv.FormatInt(info.Slot.UnixMicro(), 10)} {
+		env = append(env, "SHAPER_JOB_"+jobEnvNames[i]+"="+value)
+		if i > 0 {
+			env = append(env, "SHAPER_"+jobEnvNames[i]+"="+value) // as it was called before
+		}
+	}
+	return env
 }
 
 // ProcessTask runs the command for task.

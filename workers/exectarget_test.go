@@ -132,8 +132,9 @@ func TestExecTargetEnvironment(t *testing.T) {
 	t.Setenv("HOME", "/home/s3cret")
 	h := newExecTest(t, ExecConfig{Argv: []string{"env"}, Env: map[string]string{"LANG": "C", "EMPTY": ""}})
 	want := []string{
-		"EMPTY=", "LANG=C", "PATH=" + os.Getenv("PATH"), "SHAPER_ATTEMPT=3", "SHAPER_DOWNSTREAM=mail", "SHAPER_JOB_ID=j-1",
-		"SHAPER_SLOT=1732950000123456", "SHAPER_TENANT=acme", "SHAPER_TYPE=mail:send",
+		"EMPTY=", "LANG=C", "PATH=" + os.Getenv("PATH"), "SHAPER_ATTEMPT=3", "SHAPER_DOWNSTREAM=mail", "SHAPER_JOB_ATTEMPT=3",
+		"SHAPER_JOB_DOWNSTREAM=mail", "SHAPER_JOB_ID=j-1", "SHAPER_JOB_SLOT=1732950000123456", "SHAPER_JOB_TENANT=acme",
+		"SHAPER_JOB_TYPE=mail:send", "SHAPER_SLOT=1732950000123456", "SHAPER_TENANT=acme", "SHAPER_TYPE=mail:send",
 	}
 	for range 2 { // the second job must not see the first one's
 		ctx := testContext(t)
@@ -214,6 +215,7 @@ func TestExecTargetConfig(t *testing.T) {
 		{ExecConfig{Argv: echo, Env: map[string]string{"": "s3cret"}}, "target.env"},
 		{ExecConfig{Argv: echo, Env: map[string]string{"A": "s3cret\x00"}}, "target.env"},
 		{ExecConfig{Argv: echo, Env: map[string]string{"SHAPER_TENANT": "other"}}, "target.env"},
+		{ExecConfig{Argv: echo, Env: map[string]string{"SHAPER_JOB_TENANT": "other"}}, "target.env"},
 		{ExecConfig{Argv: echo, Dir: "/no/such/dir"}, "target.dir"},
 		{ExecConfig{Argv: echo, Dir: "/dev/null"}, "target.dir"},
 		{ExecConfig{Argv: echo, KillDelay: -1}, "target.kill_delay"},

@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobshaper/jobshaper/internal/usable"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // Metrics are what pools of one process measure. A nil *Metrics measures nothing.
@@ -21,6 +24,9 @@ type Metrics struct {
 
 // NewMetrics makes the metrics of a downstream's pool and registers them.
 func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) {
+	if usable.Nil(reg) {
+		return nil, &shaper.FieldError{Field: "registerer", Value: "nil", Want: "a prometheus.Registerer"}
+	}
 	labels := prometheus.Labels{"downstream": downstream}
 	m := &Metrics{
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shaper_slot_lateness_seconds", ConstLabels: labels,

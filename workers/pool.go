@@ -15,6 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -38,6 +39,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Concurrency < 0 || c.Concurrency > 100_000 {
 		return c, &shaper.FieldError{Field: "concurrency", Value: fmt.Sprint(c.Concurrency), Want: "1 to 100000"}
+	}
+	if c.Grace < 0 {
+		return c, &shaper.FieldError{Field: "grace", Value: c.Grace.String(), Want: "more than 0, or 0 for the default"}
+	}
+	if c.KillGrace < 0 {
+		return c, &shaper.FieldError{Field: "kill_grace", Value: c.KillGrace.String(), Want: "more than 0, or 0 for the default"}
 	}
 	for _, d := range []struct {
 		v   *time.Duration
@@ -96,7 +103,7 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 	if err != nil {
 		return nil, err
 	}
-	if handler == nil {
+	if usable.Nil(handler) {
 		return nil, &shaper.FieldError{Field: "handler", Value: "nil", Want: "an asynq.Handler"}
 	}
 	if cfg, err = cfg.withDefaults(); err != nil {

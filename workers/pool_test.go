@@ -371,13 +371,17 @@ func TestHandlerLearnsOfItsJob(t *testing.T) {
 }
 
 func TestNewPoolChecksItsInput(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	h := asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })
 	for field, err := range map[string]error{
 		"downstream":  second(New(rdb, "no/name", h, Config{})),
 		"handler":     second(New(rdb, "d", nil, Config{})),
 		"concurrency": second(New(rdb, "d", h, Config{Concurrency: -1})),
+		"grace":       second(New(rdb, "d", h, Config{Grace: -1})),
+		"kill_grace":  second(New(rdb, "d", h, Config{KillGrace: -1})),
+		"redis":       second(New((*redis.Client)(nil), "d", h, Config{})),
+		"registerer":  second(NewMetrics(nil, "d")),
 	} {
 		var fe *shaper.FieldError
 		if !errors.As(err, &fe) || fe.Field != field {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/precise"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -323,7 +324,7 @@ func (p *Pool) finish(s *start, f shaper.Finish) *start {
 
 // insist repeats a call, each of which may be repeated, until it succeeds; false if ctx ended before.
 func (p *Pool) insist(ctx context.Context, doing string, call func(context.Context) error) bool {
-	pause := 20 * time.Millisecond
+	pause := again.Pause{First: 20 * time.Millisecond, Most: time.Second}
 	for failed := false; ; failed = true {
 		err := call(p.work)
 		if err == nil {
@@ -332,13 +333,8 @@ func (p *Pool) insist(ctx context.Context, doing string, call func(context.Conte
 		if !failed {
 			p.log.Error("Redis failed, trying again", "doing", doing, "err", err)
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !pause.Wait(ctx, 0) {
 			return false
 		}
-		pause = min(2*pause, time.Second)
 	}
 }

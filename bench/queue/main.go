@@ -66,7 +66,7 @@ func main() {
 }
 
 func client(addr string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, DisableIdentity: true})
+	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 64, DisableIdentity: true, ContextTimeoutEnabled: true})
 }
 
 // median of some values; it sorts them.

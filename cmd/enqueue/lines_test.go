@@ -119,7 +119,7 @@ func TestWindow(t *testing.T) {
 	}
 	never := shaper.Outcome{Result: shaper.Result{Tenant: "a", Status: shaper.Refused, RetryAfter: -1}}
 	out := []shaper.Outcome{ok("a"), full("a"), never, full("a"), full("b"), full("a"), full("a")}
-	w := window{}
+	w, now := window{}, time.Now()
 	for _, step := range []struct {
 		answers []shaper.Outcome // to the round before
 		want    []int
@@ -127,12 +127,17 @@ func TestWindow(t *testing.T) {
 		{nil, []int{1, 4}}, // the first of each tenant
 		{[]shaper.Outcome{ok("a"), full("b")}, []int{1, 3, 4}},
 		{[]shaper.Outcome{ok("a"), ok("a"), full("b")}, []int{1, 3, 4, 5, 6}},
-		{[]shaper.Outcome{ok("a"), full("a")}, []int{1, 4}},
+		{[]shaper.Outcome{ok("a"), full("a"), full("b")}, []int{1, 4}},
 	} {
 		w.learn(step.answers)
-		round, pause := w.choose(out)
-		if len(round) != len(step.want) || pause != time.Second {
-			t.Fatalf("round %v after %v, want %v", round, pause, step.want)
+		due, waits := w.due(out, now)
+		if early := w.choose(out, now.Add(time.Second-1), false); !waits || due.Before(now.Add(time.Second)) || len(early) > 0 {
+			t.Fatalf("a round after %v, of %v before; want one after a second or a little more", due.Sub(now), early)
+		}
+		now = now.Add(2 * time.Second)
+		round := w.choose(out, now, false)
+		if len(round) != len(step.want) {
+			t.Fatalf("round %v, want %v", round, step.want)
 		}
 		for i := range round {
 			if round[i] != step.want[i] {

@@ -32,7 +32,7 @@ type offer struct {
 
 // Run is the program. It returns the exit code.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	o := &offer{stdin: stdin, out: stdout, err: stderr}
+	o := &offer{stdin: stdin, err: stderr}
 	app := &cli.App{
 		Name:      "enqueue",
 		Version:   version,
@@ -44,8 +44,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			"and, if need be, tenant, payload, id, delay, at, timeout, max_attempts, max_wait, retention and headers; what a line\n" +
 			"does not say the flags do. A payload that is a JSON string is its text, any other JSON value its JSON text.\n\n" +
 			"Exit codes: 0 all accepted, 1 the job that was followed did not succeed, 64 usage, 65 bad input or conflict,\n" +
-			"69 store unreachable or replicas silent, 75 refused, try again later (in a batch: some were).",
-		Flags: cmdline.Flags(
+			"69 store unreachable or replicas silent, 74 the answer cannot be written, 75 refused, try again later (in a batch: some were).",
+		Flags: cmdline.Flags(append([]cli.Flag{
 			&cli.StringFlag{Name: "tenant", Aliases: []string{"t"}, Usage: "`NAME` of the tenant", Value: shaper.DefaultName},
 			&cli.StringFlag{Name: "id", Usage: "the job's own `ID`: offered twice, it is still one job"},
 			cmdline.Duration("delay", "not before `DURATION` from now", &o.spec.Delay),
@@ -54,11 +54,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			cmdline.Whole("max-attempts", "starts that may fail before the job is dead: `N` (default: the tenant's)", &o.spec.MaxAttempts),
 			cmdline.MaxWait("give the job up unstarted when it has waited for `DURATION`, or forever (default: the tenant's)", &o.spec.MaxWait),
 			cmdline.Duration("wait", "while there is no room, or a limit is reached, try again as told, for `DURATION` in all", &o.wait),
-			cmdline.WaitReplicas(&o.options),
-			cmdline.WaitReplicasTimeout(&o.options),
 			&cli.BoolFlag{Name: "follow", Usage: "stay until the job has ended"},
 			&cli.StringFlag{Name: "batch", Usage: "offer the jobs of the lines of `FILE`; - is stdin"},
-		),
+		}, cmdline.WaitReplicas(&o.options)...)...),
 		Action: cmdline.Action(func(c *cli.Context) error { return o.run(c) }),
 	}
 	cliutil.AppExamples(app,
@@ -94,6 +92,7 @@ func (o *offer) run(c *cli.Context) error {
 // read reads the command line, before the store is asked. job tells that it is about one job, and not a batch.
 func (o *offer) read(c *cli.Context) (job bool, err error) {
 	o.downstream, o.spec.Tenant, o.spec.ID = c.String("downstream"), c.String("tenant"), c.String("id")
+	o.out = c.App.Writer
 	if c.Bool("json") {
 		o.json = cliutil.NewJSONLines(o.out)
 	}

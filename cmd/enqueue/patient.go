@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -17,54 +18,85 @@ func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Out
 	if o.wait <= 0 {
 		return out
 	}
-	next := window{}
+	lines := window{}
 	for ctx.Err() == nil {
-		round, pause := next.choose(out)
-		left := time.Until(o.deadline)
-		if len(round) == 0 || left <= 0 {
+		now := time.Now()
+		left := o.deadline.Sub(now)
+		due, waits := lines.due(out, now)
+		if !waits || left <= 0 {
 			break
 		}
-		select {
-		case <-time.After(min(pause, left)):
-		case <-ctx.Done():
-			return out
+		if !again.Sleep(ctx, min(due.Sub(now), left)) {
+			break
 		}
-		again := make([]shaper.Spec, len(round))
+		now = time.Now()
+		round := lines.choose(out, now, !now.Before(o.deadline))
+		specsNow := make([]shaper.Spec, len(round))
 		for i, at := range round {
-			again[i] = specs[at]
-			again[i].ID = out[at].Result.ID // the same job, also if a reply was lost
+			specsNow[i] = specs[at]
+			specsNow[i].ID = out[at].Result.ID // the same job, also if a reply was lost
 		}
-		answers := o.client.OfferMany(ctx, again)
+		answers := o.client.OfferMany(ctx, specsNow)
 		for i, at := range round {
 			out[at] = answers[i]
 		}
-		next.learn(answers)
+		lines.learn(answers)
 	}
 	return out
 }
 
-// window is how many jobs of each tenant the next round offers: twice as many after a round in which all were
-// accepted, else one.
-type window map[string]int
+// window is what is known of the jobs of each tenant that wait for room.
+type window map[string]*waiting
 
-// choose returns which of the refused jobs to offer next, in order, and how long to wait before.
-func (w window) choose(out []shaper.Outcome) (round []int, pause time.Duration) {
+type waiting struct {
+	width int // how many jobs the next round offers: twice as many after one in which all were accepted, else one
+	pause again.Pause
+	due   time.Time // when that is; zero = not known yet
+}
+
+func (w window) of(tenant string) *waiting {
+	l := w[tenant]
+	if l == nil {
+		l = &waiting{width: 1, pause: again.Pause{First: 5 * time.Millisecond, Most: time.Second}}
+		w[tenant] = l
+	}
+	return l
+}
+
+// waits reports whether a job was refused and may yet be accepted.
+func waits(o shaper.Outcome) bool {
+	return o.Err == nil && o.Result.Status != shaper.Accepted && o.Result.RetryAfter >= 0
+}
+
+// due returns when the next round is. Each tenant's first job that waits was told when it makes sense to ask again.
+func (w window) due(out []shaper.Outcome, now time.Time) (next time.Time, any bool) {
+	for _, o := range out {
+		if !waits(o) {
+			continue
+		}
+		l := w.of(o.Result.Tenant)
+		if l.due.IsZero() {
+			l.due = now.Add(l.pause.Next(o.Result.RetryAfter))
+		}
+		if !any || l.due.Before(next) {
+			next, any = l.due, true
+		}
+	}
+	return next, any
+}
+
+// choose returns which of the refused jobs to offer next, in order: of each tenant that is due, or of all in the last round.
+func (w window) choose(out []shaper.Outcome, now time.Time, last bool) (round []int) {
 	taken := map[string]int{}
 	for i, o := range out {
-		r := o.Result
-		if o.Err != nil || r.Status == shaper.Accepted || r.RetryAfter < 0 {
+		tenant := o.Result.Tenant
+		if !waits(o) || now.Before(w.of(tenant).due) && !last || taken[tenant] == w.of(tenant).width {
 			continue
 		}
-		if taken[r.Tenant] == max(1, w[r.Tenant]) {
-			continue
-		}
-		taken[r.Tenant]++
-		if len(round) == 0 || r.RetryAfter < pause {
-			pause = r.RetryAfter
-		}
+		taken[tenant]++
 		round = append(round, i)
 	}
-	return round, max(pause, time.Millisecond)
+	return round
 }
 
 func (w window) learn(answers []shaper.Outcome) {
@@ -76,9 +108,13 @@ func (w window) learn(answers []shaper.Outcome) {
 		}
 	}
 	for tenant, n := range offered {
-		w[tenant] = 1
+		l := w.of(tenant)
+		l.width, l.due = 1, time.Time{}
 		if accepted[tenant] == n {
-			w[tenant] = 2 * n
+			l.width = 2 * n
+		}
+		if accepted[tenant] > 0 {
+			l.pause.Reset()
 		}
 	}
 }

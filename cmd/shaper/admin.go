@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/store"
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // desk is what an operator's command works with.
@@ -47,8 +50,28 @@ func withDesk(f func(*cli.Context, *desk) error) cli.ActionFunc {
 		if d.client, err = shaper.NewClient(s.Client, d.downstream, shaper.ClientOptions{}); err != nil {
 			return err
 		}
-		return f(c, d)
+		return d.suggest(c.Context, f(c, d))
 	})
+}
+
+// suggest adds to an error about a name that was never seen the one that was probably meant.
+func (d *desk) suggest(ctx context.Context, err error) error {
+	var unseen *shaper.UnseenError
+	if !errors.As(err, &unseen) {
+		return err
+	}
+	var near string
+	if unseen.Tenant != "" {
+		names, _ := d.Names(ctx, false) // without them the error still says what it is about
+		near = cliutil.DidYouMean(unseen.Tenant, names)
+	} else {
+		names, _ := workers.Served(ctx, d.store.Client)
+		near = cliutil.DidYouMean(unseen.Downstream, names)
+	}
+	if near == "" {
+		near = ": no policy was set for it, and no job offered to it"
+	}
+	return fmt.Errorf("%w%s", err, near)
 }
 
 // closeStore closes connections at the end of a command; that it failed changes nothing any more.

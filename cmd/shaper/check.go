@@ -32,7 +32,7 @@ func checkCommand() *cli.Command {
 			&cli.StringFlag{Name: "key", Usage: "`NAME` of who asks: a client, a tenant, an address"},
 			&cli.Int64Flag{Name: "n", Usage: "ask for `N` at once; 0 looks and takes nothing", Value: 1},
 			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of what is asked for, for rules with per=downstream", Value: shaper.DefaultName},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"},
+			cmdline.JSONFlag(),
 		}, cmdline.StoreFlags()...),
 		Action: cmdline.Action(check),
 	},

@@ -202,7 +202,7 @@ func TestMistakes(t *testing.T) {
 		{65, "stats --downstream {x}", []string{"downstream", "{x}"}},
 		{64, "jobs ls --limit 0", []string{"limit"}},
 		{65, "jobs ls --state bogus", []string{"state", "bogus", "waiting"}},
-		{1, "jobs show nothing", []string{"nothing"}},
+		{65, "jobs show nothing", []string{"default", "never seen"}},
 		{64, "frobnicate", []string{"frobnicate"}},
 		{64, "top --interval 0s", []string{"interval", "0s"}},
 	} {

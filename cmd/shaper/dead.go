@@ -19,7 +19,7 @@ func deadCommand() *cli.Command {
 				"shaper dead requeue --tenant acme",
 				"shaper dead requeue --tenant acme 0198c2a1-4f6b-7e2a-b2c9-0a54c3f0e1d2"),
 			{Name: "rm", Usage: "forget dead jobs", ArgsUsage: "ID... | --all", Action: withDesk(removeDead),
-				Flags: cmdline.Flags(deadTenantFlag(), &cli.BoolFlag{Name: "all", Usage: "all dead jobs of the tenant", EnvVars: []string{}})},
+				Flags: cmdline.Flags(deadTenantFlag(), &cli.BoolFlag{Name: "all", Usage: "all dead jobs of the tenant"})},
 		},
 	}
 }
@@ -55,13 +55,10 @@ func (d *desk) requeue(c *cli.Context, tenant string, ids ...string) error {
 	if err := d.tell(done{"requeued", tenant, d.downstream, n}, "%s of tenant %s brought back", jobs(n), tenant); err != nil {
 		return err
 	}
-	switch {
-	case full:
+	if full {
 		return cliutil.Exitf(cliutil.ExitTempFail, "the queue of tenant %s has no more room: try again when some have left", tenant)
-	case n < len(ids):
-		return cliutil.Exitf(cliutil.ExitFailed, "%s of those named not among the dead jobs of tenant %s", jobs(len(ids)-n), tenant)
 	}
-	return nil
+	return notDead(tenant, n, ids)
 }
 
 func removeDead(c *cli.Context, d *desk) error {
@@ -73,5 +70,16 @@ func removeDead(c *cli.Context, d *desk) error {
 	if err != nil {
 		return err
 	}
-	return d.tell(done{"removed", tenant, d.downstream, n}, "%s of tenant %s forgotten", jobs(n), tenant)
+	if err := d.tell(done{"removed", tenant, d.downstream, n}, "%s of tenant %s forgotten", jobs(n), tenant); err != nil {
+		return err
+	}
+	return notDead(tenant, n, ids)
+}
+
+// notDead is the error for ids that were named and are not among the dead jobs of a tenant, of which n were.
+func notDead(tenant string, n int, ids []string) error {
+	if n < len(ids) {
+		return cliutil.Exitf(cliutil.ExitFailed, "%s of those named not among the dead jobs of tenant %s", jobs(len(ids)-n), tenant)
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ func doctorCommand() *cli.Command {
 			"daemons and producers send, on keys of its own; nothing stays. The worst comes first. `shaper run` looks at the same\n" +
 			"when it starts, and does not start where a line says refuse.\n\n" +
 			"Exit codes: 0 fit, perhaps with warnings; 1 unfit; 69 it does not answer; 64 usage.",
-		Flags:  append(cmdline.StoreFlags(), &cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"}),
+		Flags:  append(cmdline.StoreFlags(), cmdline.JSONFlag()),
 		Action: cmdline.Action(doctor),
 	},
 		"shaper doctor --redis redis://10.0.0.5/0",

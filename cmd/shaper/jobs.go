@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 
@@ -68,8 +69,8 @@ func (d *desk) collect(c *cli.Context, list func(tenant string, limit int) ([]sh
 	if limit < 1 {
 		return nil, cliutil.Usagef("--limit \"%d\": want at least 1", limit)
 	}
-	names := []string{c.String("tenant")}
-	if names[0] == "" {
+	names, all := []string{c.String("tenant")}, c.String("tenant") == ""
+	if all {
 		var err error
 		if names, err = d.Names(c.Context, false); err != nil {
 			return nil, err
@@ -78,6 +79,9 @@ func (d *desk) collect(c *cli.Context, list func(tenant string, limit int) ([]sh
 	var out []shaper.Job
 	for _, name := range names {
 		jobs, err := list(name, limit-len(out))
+		if all && errors.Is(err, shaper.ErrNotFound) {
+			continue // it was forgotten meanwhile
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +120,13 @@ func (d *desk) find(c *cli.Context) (shaper.Job, error) {
 		return shaper.Job{}, err
 	}
 	if tenant := c.String("tenant"); tenant != "" {
-		return d.client.Find(c.Context, tenant, args[0])
+		j, err := d.client.Find(c.Context, tenant, args[0])
+		if errors.Is(err, shaper.ErrNotFound) {
+			if _, unseen := d.Tenant(c.Context, tenant); unseen != nil {
+				return shaper.Job{}, unseen
+			}
+		}
+		return j, err
 	}
 	return d.FindJob(c.Context, args[0])
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func runCommand() *cli.Command {
 		Usage: "run the daemon: release jobs in their time, and run them",
 		Description: "A config file says all there is to say, see `shaper config check`; for one downstream flags alone will do.\n" +
 			"Without --redis the daemon brings its own store, which `enqueue` and the other commands find by themselves.",
-		Flags: append([]cli.Flag{
+		Flags: slices.Concat(cliutil.FromEnv(
 			&cli.StringFlag{Name: "config", Usage: "read downstreams from the YAML `FILE`"},
 			&cli.StringFlag{Name: "exec", Usage: "run `COMMAND` for each job, split as a shell does, but without one; {payload.FIELD} in its arguments comes from the job's JSON payload"},
 			&cli.StringFlag{Name: "http", Usage: "post each job's payload to `URL`"},
@@ -51,9 +52,6 @@ func runCommand() *cli.Command {
 			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
 			cmdline.Whole("departure-log", "keep about `N` entries of a log of departures, two a start, for shaper verify (default: none)", &f.departures),
 			cmdline.RulesFlag("admit", "refuse jobs beyond a limit before they may wait"),
-			cmdline.WaitReplicas(&f.client),
-			cmdline.WaitReplicasTimeout(&f.client),
-			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName},
 			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `ADDRESS`: HOST:PORT (other than loopback addresses need SHAPER_API_TOKENS), unix:/PATH, or none (default: " + defaultListen + " if it is free and the daemon has a store of its own, else none)"},
 			&cli.StringFlag{Name: "ratelimit-headers", Usage: "tell HTTP producers of the admission rules by `WORD`: legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},
 			&cli.StringFlag{Name: "roles", Usage: "do only `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
@@ -61,7 +59,7 @@ func runCommand() *cli.Command {
 			&cli.BoolFlag{Name: "accept-unfit-redis", Usage: "run also on a Redis on which jobs will be lost or stuck, see shaper doctor"},
 			&cli.StringFlag{Name: "log-format", Usage: "`FORMAT` of log lines: text or json", Value: "text"},
 			&cli.BoolFlag{Name: "verbose", Usage: "log more"},
-		}, cmdline.StoreFlags()...),
+		), cmdline.WaitReplicas(&f.client), []cli.Flag{cmdline.DownstreamFlag()}, cmdline.StoreFlags()),
 		Action: func(c *cli.Context) error { return runDaemon(c, f) },
 	},
 		"# one downstream, from flags alone",

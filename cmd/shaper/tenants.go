@@ -31,7 +31,7 @@ func tenantsCommand() *cli.Command {
 }
 
 func allFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "all", Usage: "the whole downstream instead of one tenant", EnvVars: []string{}}
+	return &cli.BoolFlag{Name: "all", Usage: "the whole downstream instead of one tenant"}
 }
 
 func listTenants(c *cli.Context, d *desk) error {

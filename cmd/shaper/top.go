@@ -10,6 +10,9 @@ import (
 
 // showTop tells the n tenants that offer, and are refused, the most.
 func (d *desk) showTop(c *cli.Context, n int) error {
+	if _, err := d.Downstream(c.Context); err != nil {
+		return err
+	}
 	t, err := top.Read(c.Context, d.store.Client, d.downstream)
 	if err != nil {
 		return err

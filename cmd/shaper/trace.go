@@ -57,7 +57,7 @@ func traceCommand() *cli.Command {
 			cmdline.Rate("rate", "how fast the bucket fills or leaks: `RATE` such as 10/s, 600/m or 1/90s", &t.rate),
 			cmdline.Duration("grace", "a departure that passed at most `DURATION` ago keeps its slot, so that lateness is made up", &t.grace),
 			&cli.StringFlag{Name: "store", Usage: "where the state is kept: `WORD`, memory or redis; of a Redis nothing but one key is used, and removed", Value: "memory"},
-			&cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"},
+			cmdline.JSONFlag(),
 		}, cmdline.StoreFlags()...),
 		Action: cmdline.Action(func(c *cli.Context) error {
 			if err := t.read(c); err != nil {

@@ -69,7 +69,7 @@ func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 		return report{}, err
 	}
 
-	// A program of yours has a Redis already: redis.NewClient(…) is all it needs.
+	// A program of yours has a Redis already: redis.NewClient(…), with ContextTimeoutEnabled, is all it needs.
 	dir, err := os.MkdirTemp("", "transcode-")
 	if err != nil {
 		return report{}, err

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"syscall"
@@ -177,7 +178,7 @@ func (f *farm) produce(ctx context.Context, client *shaper.Client, t tenant) err
 // try again.
 func (f *farm) offer(ctx context.Context, client *shaper.Client, t tenant, file file) error {
 	task := asynq.NewTask(jobType, file.payload())
-	for {
+	for wait := pause; ; wait = min(2*wait, 10*pause) {
 		at := time.Now()
 		// With an id of its own a job can be offered twice, say after a lost reply, and is still one job.
 		result, err := client.Enqueue(ctx, t.name, task, asynq.TaskID(file.id))
@@ -188,7 +189,8 @@ func (f *farm) offer(ctx context.Context, client *shaper.Client, t tenant, file 
 		if result.Status == shaper.Accepted || !t.patient {
 			return nil
 		}
-		if err := sleep(ctx, max(result.RetryAfter, pause)); err != nil {
+		// Never earlier than told, ever more seldom, and not when everybody else does.
+		if err := sleep(ctx, max(result.RetryAfter, wait)+rand.N(pause)); err != nil {
 			return err
 		}
 	}

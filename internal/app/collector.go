@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -83,6 +84,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for i, name := range c.names {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 		s, err := c.admins[i].StatsOfLatest(ctx, readMost)
+		if errors.Is(err, shaper.ErrNotFound) { // nothing yet, or Redis lost all: no tenants
+			s, err = shaper.Stats{Downstream: name}, nil
+		}
 		cancel()
 		ch <- gauge(upDesc, boolean(err == nil), name)
 		if err != nil {

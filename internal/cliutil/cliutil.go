@@ -2,7 +2,8 @@
 // expect, in one call, Run:
 //
 //   - flags stand before or after arguments and commands;
-//   - every flag has an environment variable, SHAPER_ and the flag's name;
+//   - a flag takes an environment variable, SHAPER_ and its name, only where the
+//     program says so, see FromEnv;
 //   - what was typed wrong is told on stderr with the near right word, exit code 64;
 //   - exit codes are those of sysexits.h;
 //   - stdout holds results only; help goes there when it was asked for;
@@ -25,14 +26,18 @@ import (
 // program's name first, as os.Args. The app must be made anew for each Run. Its
 // actions write results to c.App.Writer and all else to c.App.ErrWriter.
 //
-// An action that returns an *Exit chooses the code; any other error is code 1.
+// An action that returns an *Exit chooses the code; any other error is code 1. Output that
+// cannot be written ends the action's context, and is an error whatever the action returns.
 func Run(ctx context.Context, app *cli.App, args []string, stdout, stderr io.Writer) int {
-	app.Writer, app.ErrWriter = stdout, stderr
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	out := &Output{w: stdout, end: end}
+	app.Writer, app.ErrWriter = out, stderr
 	if app.Name == "" {
 		app.Name = filepath.Base(args[0])
 	}
 	prepare(app)
-	return report(app.Name, run(ctx, app, args[1:], stdout), stderr)
+	return report(app.Name, out.failure(run(ctx, app, args[1:], out)), stderr)
 }
 
 func run(ctx context.Context, app *cli.App, args []string, stdout io.Writer) error {

@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 // tree is a program with commands. Each command prints what it got.
 func tree() *cli.App {
 	shared := func(own ...cli.Flag) []cli.Flag {
-		return append(own,
+		return append(own, FromEnv(
 			&cli.StringFlag{Name: "redis", Usage: "`URL`"},
-			&cli.BoolFlag{Name: "json"})
+			&cli.BoolFlag{Name: "json"})...)
 	}
 	return AppExamples(&cli.App{
 		Name: "tree", Usage: "a test", Version: "1.2.3",
@@ -41,7 +41,7 @@ func tree() *cli.App {
 			Examples(&cli.Command{
 				Name: "run", Usage: "run it",
 				Flags: shared(
-					&cli.StringFlag{Name: "exec", Aliases: []string{"e"}},
+					FromEnv(&cli.StringFlag{Name: "exec", Aliases: []string{"e"}})[0],
 					&cli.DurationFlag{Name: "grace"},
 					&cli.IntFlag{Name: "depth"},
 					&cli.StringSliceFlag{Name: "role"},
@@ -79,12 +79,11 @@ func tree() *cli.App {
 func flat() *cli.App {
 	return &cli.App{
 		Name: "flat", Usage: "a test",
-		Flags: []cli.Flag{
+		Flags: append(FromEnv(&cli.DurationFlag{Name: "delay"}),
 			&cli.StringFlag{Name: "tenant", Aliases: []string{"t"}},
-			&cli.DurationFlag{Name: "delay"},
 			&cli.BoolFlag{Name: "json"},
-			&cli.StringFlag{Name: "unbound", EnvVars: []string{}},
-		},
+			&cli.StringFlag{Name: "unbound"},
+		),
 		Action: show("tenant", "delay", "json", "unbound"),
 	}
 }
@@ -226,10 +225,13 @@ func TestExitCodes(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Setenv("SHAPER_REDIS", "from-env")
-	t.Setenv("SHAPER_RATE", "1/s")
 	t.Setenv("SHAPER_UNBOUND", "x")
-	if _, stdout, stderr := call(tree(), "tenants", "set", "acme"); stdout != `redis=from-env rate=1/s ["acme"]`+"\n" {
+	if _, stdout, stderr := call(tree(), "tenants", "set", "acme", "--rate", "1/s"); stdout != `redis=from-env rate=1/s ["acme"]`+"\n" {
 		t.Errorf("flags from the environment: %q, %s", stdout, stderr)
+	}
+	t.Setenv("SHAPER_RATE", "1/s")
+	if code, stdout, stderr := call(tree(), "tenants", "set", "acme"); code != ExitUsage || stdout != "" || !strings.Contains(stderr, "--rate") {
+		t.Errorf("a flag that takes no variable: code %d, %q, %q; want it to be missing", code, stdout, stderr)
 	}
 	if _, stdout, _ := call(tree(), "run", "--redis", "typed"); stdout != "redis=typed []\n" {
 		t.Errorf("a typed flag wins over the environment: %q", stdout)

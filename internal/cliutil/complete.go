@@ -41,7 +41,7 @@ func completionCommand(program string) *cli.Command {
 // others have commands.
 func completionFlag() cli.Flag {
 	return &cli.StringFlag{
-		Name: completionName, EnvVars: []string{},
+		Name:  completionName,
 		Usage: "print the completion `SCRIPT` of a shell: " + strings.Join(shells, ", "),
 	}
 }

@@ -15,8 +15,11 @@ const (
 	ExitUsage       = 64 // the command line is wrong
 	ExitDataErr     = 65 // the input is wrong, or in conflict with what is there
 	ExitUnavailable = 69 // the store cannot be reached
+	ExitIO          = 74 // the output cannot be written
 	ExitTempFail    = 75 // refused now, worth another try later
 	ExitConfig      = 78 // the configuration is wrong
+
+	exitPipe = 128 + 13 // ended by SIGPIPE, as a shell tells it
 )
 
 // Exit is an error that chooses the program's exit code.

@@ -71,7 +71,7 @@ func (l *line) checkCommand() error {
 	if len(last.commands) == 0 || last.runs || len(l.args) == 0 {
 		return nil
 	}
-	return Usagef("unknown command %q%s%s", l.args[0], didYouMean(l.args[0], commandNames(last.commands)), l.seeHelp())
+	return Usagef("unknown command %q%s%s", l.args[0], DidYouMean(l.args[0], commandNames(last.commands)), l.seeHelp())
 }
 
 // check refuses what the library would answer with help on stdout: a missing

@@ -20,7 +20,7 @@ func parse(app *cli.App, words []string) (*line, error) {
 	for _, t := range tokens {
 		owner := l.owner(t.name)
 		if owner == nil {
-			return nil, Usagef("unknown flag %s%s%s", dashed(t.name), didYouMean(dashed(t.name), l.flagNames()), l.seeHelp())
+			return nil, Usagef("unknown flag %s%s%s", dashed(t.name), DidYouMean(dashed(t.name), l.flagNames()), l.seeHelp())
 		}
 		owner.given = append(owner.given, t.renamed(findFlag(owner.flags, t.name).Names()[0]))
 	}

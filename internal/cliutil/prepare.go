@@ -9,8 +9,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// EnvPrefix begins the environment variable of each flag: --max-wait is
-// SHAPER_MAX_WAIT.
+// EnvPrefix begins the environment variable of a flag that has one: --log-format
+// is SHAPER_LOG_FORMAT.
 const EnvPrefix = "SHAPER_"
 
 const (
@@ -27,7 +27,6 @@ func prepare(app *cli.App) {
 	app.HideHelp, app.HideHelpCommand, app.HideVersion = true, true, true
 	app.ExitErrHandler = func(*cli.Context, error) {} // else it calls os.Exit
 	app.OnUsageError = onUsageError
-	setEnv(app.Flags)
 	if len(app.Commands) > 0 {
 		app.Commands = append(app.Commands, completionCommand(app.Name))
 	} else {
@@ -45,7 +44,6 @@ func prepare(app *cli.App) {
 func prepareCommand(command *cli.Command) {
 	command.HideHelp, command.HideHelpCommand = true, true
 	command.OnUsageError = onUsageError
-	setEnv(command.Flags)
 	command.Flags = append(command.Flags[:len(command.Flags):len(command.Flags)], helpFlag()) // the slice may be shared
 	for _, sub := range command.Subcommands {
 		prepareCommand(sub)
@@ -56,16 +54,15 @@ func helpFlag() cli.Flag {
 	return &cli.BoolFlag{Name: helpName, Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true}
 }
 
-// setEnv gives each flag its environment variable, unless the program has set
-// EnvVars itself: an empty slice that is not nil means none.
-func setEnv(flags []cli.Flag) {
+// FromEnv gives flags their environment variables and returns them. It is for the
+// connection, the output and what a daemon is started with. A flag that says what to
+// do has none: a variable that is set for one program would change what another does.
+func FromEnv(flags ...cli.Flag) []cli.Flag {
 	for _, flag := range flags {
 		// All flag types have the field, none an interface to set it.
-		field := reflect.Indirect(reflect.ValueOf(flag)).FieldByName("EnvVars")
-		if field.IsValid() && field.IsNil() {
-			field.Set(reflect.ValueOf([]string{Env(flag.Names()[0])}))
-		}
+		reflect.Indirect(reflect.ValueOf(flag)).FieldByName("EnvVars").Set(reflect.ValueOf([]string{Env(flag.Names()[0])}))
 	}
+	return flags
 }
 
 // Env is the environment variable of the flag called name.

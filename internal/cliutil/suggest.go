@@ -2,9 +2,9 @@ package cliutil
 
 import "fmt"
 
-// didYouMean is the part of a message that names the candidate nearest to what was
+// DidYouMean is the end of a message that names the candidate nearest to what was
 // typed, or nothing where none is near.
-func didYouMean(typed string, candidates []string) string {
+func DidYouMean(typed string, candidates []string) string {
 	best, least := "", 0
 	for _, candidate := range candidates {
 		if d := distance(typed, candidate); best == "" || d < least {

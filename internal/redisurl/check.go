@@ -76,7 +76,7 @@ func Check(ctx context.Context, client redis.UniversalClient) []Problem {
 			return nil
 		})
 		if err != nil {
-			problems = append(problems, silent(err))
+			problems = append(problems, silent(ctx, client, err))
 		}
 	case *redis.Client:
 		problems = checkNode(ctx, c, false)
@@ -112,7 +112,7 @@ func checkServer(ctx context.Context, client *redis.Client, asCluster bool) []Pr
 			Text: "INFO is refused: after a restart that lost its last writes, a job would start too early",
 			Fix:  "allow it: " + setUser(client, "+info")})
 	case err != nil:
-		return []Problem{silent(err)}
+		return []Problem{silent(ctx, client, err)}
 	case !isWhole(info):
 		return examine(info, asCluster)
 	default:
@@ -133,15 +133,12 @@ func isWhole(info map[string]string) bool { return info["maxmemory_policy"] != "
 
 // silent is the problem with a server that answers nothing useful: it is away, or it
 // does not let us in.
-func silent(err error) Problem {
-	p := Problem{Severity: Refuse, Text: "no answer: " + err.Error(), Fix: "is it running, and the URL right?", Away: true}
+func silent(ctx context.Context, client redis.UniversalClient, err error) Problem {
+	p := Problem{Severity: Refuse, Away: true}
+	p.Text, p.Fix = Explain(ctx, client, err)
 	var refusal redis.Error
 	if errors.As(err, &refusal) {
 		p.Away = strings.HasPrefix(refusal.Error(), "LOADING") || strings.HasPrefix(refusal.Error(), "MASTERDOWN")
-		p.Text = "it does not let us in: " + refusal.Error()
-		if !p.Away {
-			p.Fix = "want the user and the password of the URL as it knows them"
-		}
 	}
 	return p
 }

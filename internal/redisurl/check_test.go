@@ -111,7 +111,7 @@ func TestCheckRealServers(t *testing.T) {
 		s := redistest.Start(t)
 		client := s.Client()
 		s.Kill()
-		expect(t, Check(ctx, client), "refuse: no answer")
+		expect(t, Check(ctx, client), "refuse: nothing listens there")
 	})
 }
 

@@ -56,7 +56,7 @@ func (l *lack) note(command, of string, err error) {
 func rights(ctx context.Context, client *redis.Client, asCluster bool) []Problem {
 	tag, err := servedTag(ctx, client, asCluster)
 	if err != nil {
-		return []Problem{silent(err)}
+		return []Problem{silent(ctx, client, err)}
 	}
 	var l lack
 	for _, space := range []struct {
@@ -65,7 +65,7 @@ func rights(ctx context.Context, client *redis.Client, asCluster bool) []Problem
 	}{{"~shaper:*", probes}, {"~asynq:*", []string{"get {none}", "del {none}"}}} { // commands once, each kind of key
 		prefix := strings.Trim(space.rule, "~*") + "{" + tag + "}:doctor:"
 		if err := l.try(ctx, client, prefix, space.rule, space.probes); err != nil {
-			return []Problem{silent(err)}
+			return []Problem{silent(ctx, client, err)}
 		}
 	}
 	for _, c := range []struct{ channel, rule string }{{"shaper:{" + tag + "}:sig", "&shaper:*"}, {"asynq:cancel", "&asynq:cancel"}} {

@@ -148,7 +148,7 @@ func TestRights(t *testing.T) {
 			}
 			defer client.Close()
 			got := Check(t.Context(), client)
-			expect(t, got, "refuse: it does not let us in")
+			expect(t, got, "refuse: password")
 			if len(got) > 0 && (got[0].Away || strings.Contains(got[0].String(), ":wrong")) {
 				t.Errorf("%+v: it is there, and passwords are not told", got[0])
 			}

@@ -72,7 +72,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	ping, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	if err := client.Ping(ping).Err(); err != nil {
-		err = fmt.Errorf("%s does not answer: %w: is it running, and the URL right?", s.Describe, err)
+		text, fix := redisurl.Explain(ctx, client, err)
+		if fix != "" {
+			fix = ": " + fix
+		}
+		err = fmt.Errorf("%s cannot be used: %s%s", s.Describe, text, fix)
 		return nil, errors.Join(kind{err, shaper.ErrStore}, s.Close())
 	}
 	if o.Check && o.URL != "" {

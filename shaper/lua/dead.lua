@@ -3,7 +3,7 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] "requeue" or "forget"  [4…] ids, at most BATCH
 --
--- Returns {jobs handled, 1 = stopped because the bucket is full}
+-- Returns {jobs handled, 1 = stopped because the bucket is full}; or what was never seen, see unseen; then nothing changes
 -- A requeued job comes to the front, in the order in which the jobs were accepted, with all its attempts before it. Dead
 -- is an end, so what comes back from there is bound by the depth like any arrival.
 --
@@ -11,6 +11,8 @@
 
 allow_oom()
 local now, T = clock(), ARGV[2]
+local what = unseen(T)
+if what then return what end
 local ds = downstream(now)
 local t = tenant(ds, T, now)
 local n, full = 0, 0

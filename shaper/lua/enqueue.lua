@@ -135,7 +135,8 @@ local function expire_or_drop()
 end
 
 -- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it full decides.
-local RETRY = { paused = 60000000, no_workers = 5000000, in_flight = 1000000 } -- µs; what cannot be known is asked seldom
+-- µs: how soon to ask where it cannot be known, and how late at the latest, since a pause may end and a policy change before
+local RETRY, LATEST = { paused = 10000000, no_workers = 5000000, in_flight = 1000000 }, 60000000
 local function until_room()
   local at, why = expected(ds, t, 1, now)
   if RETRY[why] then return RETRY[why] end
@@ -143,7 +144,7 @@ local function until_room()
     at = math.max(at, tonumber(call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')[2] or now))
   end
   if at - now < 1000 then at = now + math.max(t.tl.step, 1000) end -- its turn came, and it has not left yet
-  return math.min(at - now, RETRY.paused)
+  return math.min(at - now, LATEST)
 end
 
 local room_in -- the same for all of a call

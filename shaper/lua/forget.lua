@@ -3,18 +3,21 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
 --
--- Returns {} if it is gone, or {waiting and delayed, in flight, dead} that keep it
+-- Returns {} if it is gone, or {waiting and delayed, in flight, dead} that keep it; or what was never seen, see unseen; then nothing changes
 --
--- Cost: O(1). The hash stays until its last slot is an interval ago, so that coming back earns no earlier start.
+-- Cost: O(1). The hash stays until its last slot is an interval ago, so that coming back earns no earlier start, and for ten seconds at
+-- least: by it a repeated call knows that the tenant was seen.
 
 allow_oom()
 local now, T = clock(), ARGV[2]
+local what = unseen(T)
+if what and call('EXISTS', k_tenant(T)) == 0 then return what end
 local ds = downstream(now)
 local t = tenant(ds, T, now)
 local dead = call('ZCARD', k_dead(T))
 if level(T) > 0 or busy(t) > 0 or dead > 0 then return { level(T), busy(t), dead } end
 call('HDEL', t.key, 'ver', 'until', unpack(POLICY))
-call('PEXPIRE', t.key, int(math.ceil(2 * t.tl.step / 1000) + 1000))
+call('PEXPIRE', t.key, int(math.ceil(2 * t.tl.step / 1000) + 10000))
 call('ZREM', K_TENANTS, T)
 call('ZREM', K_DUE, T)
 call('ZREM', K_READY, T)

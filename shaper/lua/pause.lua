@@ -3,12 +3,14 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant, "" = the downstream  [3] µs from now, -1 = without an end, 0 = go on
 --
--- Returns µs since the epoch until when it is paused, 0 = it is not
+-- Returns µs since the epoch until when it is paused, 0 = it is not; or what was never seen, see unseen; then nothing changes
 --
 -- Cost: O(1).
 
 allow_oom()
 local now, T, for_ = clock(), ARGV[2], tonumber(ARGV[3])
+local what = unseen(T)
+if what then return what end
 local ends = for_ < 0 and FOREVER or for_ > 0 and now + for_ or 0
 local ds = downstream(now)
 local was
@@ -23,7 +25,6 @@ else
   -- A pause is an order: it stays as long as a policy does.
   if ends > 0 and not t.ver then put(t, 'ver', 1) end
   settle(ds, t, now)
-  call('ZADD', K_TENANTS, 'NX', int(now), T)
   if ends > 0 then call('PERSIST', t.key) end
 end
 save(ds)

@@ -3,12 +3,14 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
 --
--- Returns how many jobs ended; call again until it is 0
+-- Returns how many jobs ended; call again until it is 0. Or what was never seen, see unseen; then nothing changes
 --
 -- Cost: O(BATCH).
 
 allow_oom()
 local now, T = clock(), ARGV[2]
+local what = unseen(T)
+if what then return what end
 local ds = downstream(now)
 local t = tenant(ds, T, now)
 local n = 0

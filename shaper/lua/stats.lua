@@ -5,7 +5,7 @@
 --
 -- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none), when a job starts that
 -- leaves its bucket next (µs, 0 = cannot be said), why that cannot be said (expect.lua), {its hash, field, value …}}}; a tenant
--- that nothing is known of is left out
+-- that was never seen is left out
 --
 -- Cost: O(tenants asked for).
 
@@ -14,8 +14,8 @@ local ds = downstream(now)
 local reply = { int(now) }
 for i = 2, #ARGV do
   local T = ARGV[i]
-  local hash = call('HGETALL', k_tenant(T))
-  if #hash > 0 then
+  if not unseen(T) then
+    local hash = call('HGETALL', k_tenant(T))
     local t = tenant(ds, T, now)
     local since = 0
     local first = call('ZRANGE', k_back(T), 0, 0)[1] or call('LINDEX', k_wait(T), 0)

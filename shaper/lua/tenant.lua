@@ -69,6 +69,13 @@ local function tenant(ds, T, now)
   return t
 end
 
+-- unseen says what of a tenant's name (T = '': the downstream's alone) was never seen, 'downstream' or 'tenant', or nil: seen is what
+-- has a policy or was offered a job, and is not forgotten. The answer of a script that it keeps from changing anything.
+local function unseen(T)
+  if call('EXISTS', K_DS) == 0 and call('EXISTS', K_TENANTS) == 0 then return 'downstream' end
+  if T ~= '' and not (call('ZSCORE', K_TENANTS, T) and call('EXISTS', k_tenant(T)) == 1) then return 'tenant' end
+end
+
 -- heal brings near what a tenant waits for, after the clock stepped back: the end of a pause, and backoffs (the first 1000).
 -- A delayed job stays due at its instant. For scripts that set or meet such deadlines, right after tenant().
 local function heal(ds, t, now)

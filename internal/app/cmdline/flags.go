@@ -15,19 +15,27 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// StoreFlags name the store: --redis and --data-dir.
+// StoreFlags name the store: --redis and --data-dir. They take environment variables.
 func StoreFlags() []cli.Flag {
-	return []cli.Flag{
+	return cliutil.FromEnv(
 		&cli.StringFlag{Name: "redis", Usage: "`URL` of the Redis that keeps the jobs: redis://, rediss://, unix://, redis-sentinel:// or redis-cluster:// (default: the embedded store)"},
 		&cli.StringFlag{Name: "data-dir", Usage: "`DIR` of the embedded store", Value: embedded.DefaultDir(), DefaultText: "~/.local/share/jobshaper"},
-	}
+	)
+}
+
+// JSONFlag is --json. It takes an environment variable.
+func JSONFlag() cli.Flag {
+	return cliutil.FromEnv(&cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"})[0]
+}
+
+// DownstreamFlag is --downstream. It takes no variable: SHAPER_DOWNSTREAM describes to a command the job that it runs for.
+func DownstreamFlag() cli.Flag {
+	return &cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName}
 }
 
 // Flags are StoreFlags, --downstream, --json and the command's own, which come first.
 func Flags(own ...cli.Flag) []cli.Flag {
-	own = append(own, &cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName})
-	own = append(own, StoreFlags()...)
-	return append(own, &cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"})
+	return append(append(append(own, DownstreamFlag()), StoreFlags()...), JSONFlag())
 }
 
 // Open opens the store that the flags name, for a command that is soon over. The embedded one must be running.

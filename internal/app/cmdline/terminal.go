@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/jobshaper/jobshaper/internal/cliutil"
 )
 
 // Terminal reports whether w is a terminal, and how many columns it has.
@@ -16,6 +18,9 @@ func Terminal(w io.Writer) (columns int, ok bool) {
 
 // Screen reports whether w is a terminal, and its size; 80 × 24 where it does not tell.
 func Screen(w io.Writer) (columns, rows int, ok bool) {
+	if o, ok := w.(*cliutil.Output); ok {
+		w = o.Unwrap()
+	}
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
 		return 0, 0, false

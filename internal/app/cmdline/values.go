@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -48,14 +49,13 @@ func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
 		"a duration of more than 0, such as 500ms, 10s, 1h30m or 2d"}}
 }
 
-// WaitReplicas is a flag for shaper.ClientOptions.Wait.
-func WaitReplicas(o *shaper.ClientOptions) cli.Flag {
-	return Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Wait)
-}
-
-// WaitReplicasTimeout is a flag for shaper.ClientOptions.WaitTimeout.
-func WaitReplicasTimeout(o *shaper.ClientOptions) cli.Flag {
-	return PositiveDuration("wait-replicas-timeout", "how long they may take: `DURATION` (default: 1s)", &o.WaitTimeout)
+// WaitReplicas are flags for shaper.ClientOptions: how sure the store must be of a job. They take environment variables, as what
+// names the store does.
+func WaitReplicas(o *shaper.ClientOptions) []cli.Flag {
+	return cliutil.FromEnv(
+		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Wait),
+		PositiveDuration("wait-replicas-timeout", "how long they may take: `DURATION` (default: 1s)", &o.WaitTimeout),
+	)
 }
 
 // MaxWait is a flag for shaper.Spec.MaxWait and shaper.Policy.MaxWait: a duration, or "forever".

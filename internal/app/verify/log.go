@@ -39,6 +39,11 @@ func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options)
 	if err := admin.DepartureLog(ctx, o.Since, func(e shaper.LogEntry) error { b.enter(e); return nil }); err != nil {
 		return Verdict{}, err
 	}
+	if len(b.granted) == 0 && o.Tenant != "" {
+		if _, err := admin.Tenant(ctx, o.Tenant); err != nil { // it may be that it was never seen
+			return Verdict{}, err
+		}
+	}
 	if len(b.granted) == 0 {
 		return Verdict{}, &NoLogError{downstream, policy.DepartureLog == 0}
 	}
