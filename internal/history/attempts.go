@@ -2,16 +2,31 @@ package history
 
 import "time"
 
+// anew tells that a start begins another life of its job's id: the one before it ended without having been done, cancelled or
+// dead and removed, and the id was accepted again. end is the last of that life; nil = none.
+func anew(start Event, end *Event) bool {
+	return start.Attempt == 1 && end != nil && (end.Outcome == Cancelled || end.Outcome == Dead)
+}
+
 // Attempts finds jobs whose attempts do not strictly increase from start to start.
 func Attempts(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
 		last := 0
-		for _, e := range events.Of(Start) {
-			if e.Attempt <= last {
-				out = append(out, found("attempts", e, "attempt %d after attempt %d", e.Attempt, last))
+		var end *Event
+		for i, e := range events {
+			switch {
+			case e.Kind == End:
+				end = &events[i]
+			case e.Kind != Start:
+			case anew(e, end):
+				last, end = 1, nil
+			default:
+				if e.Attempt <= last {
+					out = append(out, found("attempts", e, "attempt %d after attempt %d", e.Attempt, last))
+				}
+				last = max(last, e.Attempt)
 			}
-			last = max(last, e.Attempt)
 		}
 	}
 	return out
@@ -22,11 +37,17 @@ func Ends(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
 		ended := map[int]string{}
-		for _, e := range events.Of(End) {
-			if before, twice := ended[e.Attempt]; twice && e.Attempt > 0 {
-				out = append(out, found("ends", e, "attempt %d ended as %s, and was %s before", e.Attempt, e.Outcome, before))
+		var end *Event
+		for i, e := range events {
+			switch {
+			case e.Kind == Start && anew(e, end):
+				ended, end = map[int]string{}, nil
+			case e.Kind == End:
+				if before, twice := ended[e.Attempt]; twice && e.Attempt > 0 {
+					out = append(out, found("ends", e, "attempt %d ended as %s, and was %s before", e.Attempt, e.Outcome, before))
+				}
+				ended[e.Attempt], end = e.Outcome, &events[i]
 			}
-			ended[e.Attempt] = e.Outcome
 		}
 	}
 	return out

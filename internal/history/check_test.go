@@ -129,6 +129,28 @@ func TestChecks(t *testing.T) {
 		{"attempts: they may skip", Attempts, `
 			  1 start a/1 attempt=1
 			  2 start a/1 attempt=3`, nil},
+		{"attempts: the id was accepted again after it had been cancelled, or was dead and removed", Attempts, `
+			0 start a/j attempt=1
+			1 end a/j attempt=1 outcome=retry
+			2 start a/j attempt=2
+			3 end a/j attempt=2 outcome=dead
+			4 start a/j attempt=1
+			5 end a/j attempt=1 outcome=cancelled
+			6 start a/j attempt=1`, nil},
+		{"attempts: from 1 again, and it was done", Attempts, `
+			0 start a/j attempt=1
+			1 end a/j attempt=1 outcome=done
+			2 start a/j attempt=1`, []string{"attempt 1 after attempt 1"}},
+		{"attempts: from 2 again after it was cancelled", Attempts, `
+			0 start a/j attempt=1
+			1 start a/j attempt=2
+			2 end a/j attempt=2 outcome=cancelled
+			3 start a/j attempt=2`, []string{"attempt 2 after attempt 2"}},
+		{"ends: those of another life", Ends, `
+			0 start a/j attempt=1
+			1 end a/j attempt=1 outcome=cancelled
+			2 start a/j attempt=1
+			3 end a/j attempt=1 outcome=done`, nil},
 		{"attempts: again the same", Attempts, `
 			  1 start a/1 attempt=2
 			  2 start a/1 attempt=2`, []string{"attempt 2 after attempt 2"}},
