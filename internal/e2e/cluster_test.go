@@ -35,8 +35,7 @@ func TestOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
-	// No failover, however slow the machine: what one loses is another test's subject.
-	cluster := redistest.StartCluster(t, redistest.Args("--cluster-node-timeout", "15000"))
+	cluster := redistest.StartCluster(t)
 	rerun(t, cluster.URL(), onACluster, os.Getenv(suiteVar) == "cluster")
 }
 

@@ -30,7 +30,6 @@ func TestFirstInFirstOut(t *testing.T) {
 					r.tenant("a", rate(perSec))
 					r.downstream(shaper.DownstreamPolicy{Tolerance: time.Second})
 					r.startBoth(daemons)
-					weather := watch(t)
 					if batch {
 						r.offer("a", jobs, play{})
 					} else {
@@ -41,12 +40,9 @@ func TestFirstInFirstOut(t *testing.T) {
 					h := r.drained()
 					rule := perSecond(perSec)
 					rule.Tolerance = time.Second
-					refuse(t, history.Starts(h, rule), history.Accounts(h))
+					r.refuse(history.Starts(h, rule), history.Accounts(h), history.Order(h))
 					if n := overtaken(h); n > 0 {
-						t.Errorf("%d jobs own a slot before one that was offered earlier; the machine stalled for up to %v", n, weather.longest())
-					}
-					if n := len(history.Order(h)); n > 0 && weather.calm() {
-						t.Errorf("%d jobs started before one that was offered earlier", n)
+						t.Errorf("%d jobs own a slot before one that was offered earlier; the machine stalled for up to %v", n, r.weather.longest())
 					}
 				})
 			}
@@ -109,10 +105,10 @@ func TestTenantsDoNotHurtEachOther(t *testing.T) {
 		}
 	}
 	slices.Sort(waits)
-	if median := waits[len(waits)/2]; median > 500*time.Millisecond { // some 3 ms on an idle machine
+	if median := waits[len(waits)/2]; median > 500*time.Millisecond+10*r.weather.longest() { // some 3 ms on an idle machine
 		t.Errorf("jobs of idle tenants waited %v, want next to nothing", waits)
 	}
-	refuse(t, history.Starts(r.history(), perSecond(10)))
+	r.refuse(history.Starts(r.history(), perSecond(10)))
 }
 
 // TestInFlightIsBounded: handlers that run on after their time is over, and do not heed their context, keep their places.
@@ -129,7 +125,7 @@ func TestInFlightIsBounded(t *testing.T) {
 		r.startBoth(2)
 		r.offer("a", 20, deaf)
 		h := r.drained()
-		refuse(t, history.InFlight(h, "a", 2), history.Starts(h, perSecond(50)), history.Accounts(h))
+		r.refuse(history.InFlight(h, "a", 2), history.Starts(h, perSecond(50)), history.Accounts(h))
 	})
 	t.Run("by the downstream's max_in_flight", func(t *testing.T) {
 		t.Parallel()
@@ -139,7 +135,7 @@ func TestInFlightIsBounded(t *testing.T) {
 		r.offer("a", 10, deaf)
 		r.offer("b", 10, deaf)
 		h := r.drained()
-		refuse(t, history.InFlight(h, "", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
+		r.refuse(history.InFlight(h, "", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
 	})
 	t.Run("by the places of a pool", func(t *testing.T) {
 		t.Parallel()
@@ -148,6 +144,6 @@ func TestInFlightIsBounded(t *testing.T) {
 		r.daemon(role{Scheduler: true, Worker: true, Places: 3})
 		r.offer("a", 20, deaf)
 		h := r.drained()
-		refuse(t, history.InFlight(h, "a", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
+		r.refuse(history.InFlight(h, "a", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
 	})
 }
