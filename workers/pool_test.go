@@ -248,8 +248,9 @@ func TestShorterLeasesAreKept(t *testing.T) {
 	}, Config{}).start()
 	id := b.offer("a", 1)
 	<-started
-	b.must(b.admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Lease: time.Second}))
-	time.Sleep(beatEvery + 2*time.Second) // until the first beat with it, and until a lease without beats would have ended
+	const lease = 3 * time.Second // of which a beat may be late by two thirds
+	b.must(b.admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Lease: lease}))
+	time.Sleep(beatEvery + lease + time.Second) // until the first beat with it, and until a lease without beats would have ended
 	close(release)
 	if job := b.wait("a", id); job.State != shaper.StateDone || job.Crashes != 0 {
 		t.Errorf("%s after %d crashes, want done after none", job.State, job.Crashes)
