@@ -26,7 +26,7 @@ func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	r.startAll(role{Scheduler: true, Worker: true, Lean: true}, role{Worker: true, Lean: true})
 	var roles []role
 	for i := range processes {
-		roles = append(roles, role{Redis: unhurried(r.url), Offer: &offering{Tenant: "a", Prefix: fmt.Sprint(i, "-"), Jobs: producers, Rounds: offers}})
+		roles = append(roles, role{Offer: &offering{Tenant: "a", Prefix: fmt.Sprint(i, "-"), Jobs: producers, Rounds: offers}})
 	}
 	crowd := r.startAll(roles...)
 	for _, p := range crowd {

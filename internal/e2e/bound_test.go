@@ -22,7 +22,7 @@ func TestTheBoundHolds(t *testing.T) {
 	r.tenant("a", p)
 	var roles []role
 	for i := range 4 {
-		roles = append(roles, role{Redis: unhurried(r.url), Offer: &offering{Tenant: "a", Prefix: fmt.Sprint(i), Jobs: 25}})
+		roles = append(roles, role{Offer: &offering{Tenant: "a", Prefix: fmt.Sprint(i), Jobs: 25}})
 	}
 	producers := r.startAll(roles...)
 	for _, p := range producers {

@@ -75,7 +75,7 @@ func crashDaemon(t *testing.T, program, point string) {
 	r := newServerRig(t)
 	r.tenant("a", rate(slow)) // each job by a ticket of its own
 	r.tenant("b", rate(fast)) // one job after the other without a ticket
-	r.patiently(4 * time.Second)
+	r.patiently(6 * time.Second)
 	daemon := role{Scheduler: true, TicketTTL: time.Second, Worker: true, program: program}
 	r.offer("a", slowJobs, play{For: 30 * time.Millisecond})
 	r.offer("b", fastJobs, play{For: 2 * time.Millisecond})

@@ -77,7 +77,7 @@ func TestThrottledWaits(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.tenant("a", rate(20))
-			r.patiently(shaper.DefaultLease) // who misses a slot is overtaken
+			r.downstream(shaper.DownstreamPolicy{Tolerance: 4 * time.Second}) // who misses a slot is overtaken
 			sink, first, role := r.sink(), play{}, both
 			if by == "429" {
 				role.Target, sink.refuse = sink.url, 1
@@ -96,7 +96,9 @@ func TestThrottledWaits(t *testing.T) {
 				ids = append(ids, r.offerOne(shaper.Spec{Tenant: "a"}, play{}))
 			}
 			h := r.drained()
-			r.refuse(history.Starts(h, r.patient(20)), history.Accounts(h))
+			rule := perSecond(20)
+			rule.Tolerance = 4 * time.Second
+			r.refuse(history.Starts(h, rule), history.Accounts(h))
 			r.charged(h, "a", 1)
 
 			var got []string
