@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // stalls are the times in which this machine kept a process from running that wanted to, since watch was called. Some promises are
@@ -122,19 +123,32 @@ var excusable = []string{"spacing", "windows", "on time", "missed slot"}
 // excuse takes those violations out that are about the moment of a start, by up to the lateness of some ms that a stall at that
 // time makes: between a worker's last look at the clock and the handler's first instruction the machine may keep it waiting, and nobody
 // promises anything about that. Slots are exact, whatever the machine does, and no stall makes a start early.
+//
+// A long stall excuses, too, that a job starts again which was done: its process was killed before it could say so, later than
+// history.ReportWithin allows. That is found out when the lease is over.
 func (s *stalls) excuse(l []history.Violation) (rest []history.Violation) {
 	const around = time.Second
-	list := s.all()
 	for _, v := range l {
 		timing := slices.Contains(excusable, v.Check) && !strings.HasSuffix(v.What, "before its slot")
-		from := v.At - int64(around)
-		i, _ := slices.BinarySearchFunc(list, from, func(e stall, at int64) int { return cmp.Compare(e.until, at) })
-		stalled := i < len(list) && list[i].until-int64(list[i].d) <= v.At+int64(around)
-		if !timing || !stalled {
+		unsaid := v.Check == "duplicated" && strings.HasSuffix(v.What, "was done")
+		if !(timing && s.between(v.At-int64(around), v.At+int64(around), shortStall) ||
+			unsaid && s.between(v.At-2*int64(shaper.DefaultLease), v.At, history.ReportWithin/4)) {
 			rest = append(rest, v)
 		}
 	}
 	return rest
+}
+
+// between tells whether there was a stall of at least d in a time.
+func (s *stalls) between(from, until int64, d time.Duration) bool {
+	list := s.all()
+	i, _ := slices.BinarySearchFunc(list, from, func(e stall, at int64) int { return cmp.Compare(e.until, at) })
+	for ; i < len(list) && list[i].until-int64(list[i].d) <= until; i++ {
+		if list[i].d >= d {
+			return true
+		}
+	}
+	return false
 }
 
 // share is the part of the time in which this machine kept us waiting.
@@ -186,6 +200,10 @@ func TestStallsExcuseLateStartsOnly(t *testing.T) {
 		{"attempts", 10 * second, false, ""},
 		{"on time", 10 * second, true, "30ms after its slot, want at most 21ms"},
 		{"on time", 10 * second, false, "3ms before its slot"},
+		{"duplicated", 105 * second, true, "attempt 2, and attempt 1 was done"},
+		{"duplicated", 105 * second, false, "attempt 2, and attempt 1 still ran"},
+		{"duplicated", 15 * second, false, "attempt 2, and attempt 1 was done"}, // that stall was short
+		{"duplicated", 135 * second, false, "attempt 2, and attempt 1 was done"},
 	} {
 		rest := s.excuse([]history.Violation{{Check: tc.check, At: tc.at, What: tc.what}})
 		if (len(rest) == 0) != tc.excused {
