@@ -64,7 +64,8 @@ var downstreams atomic.Int64
 // newRigAt is a rig on the store of a URL, opened as our programs do.
 func newRigAt(t *testing.T, url string) *rig {
 	t.Helper()
-	r := &rig{t: t, url: url, name: fmt.Sprint("d", downstreams.Add(1)), path: filepath.Join(t.TempDir(), "history"), weather: watch(t)}
+	// A store may be shared by processes, one after the other, see rerun.
+	r := &rig{t: t, url: url, name: fmt.Sprintf("d%d-%d", os.Getpid(), downstreams.Add(1)), path: filepath.Join(t.TempDir(), "history"), weather: watch(t)}
 	var err error
 	r.rdb, err = redisurl.Open(unhurried(url), redisurl.Options{})
 	r.must(err)
