@@ -111,10 +111,7 @@ func TestManyDeadAtOnce(t *testing.T) {
 		t.Errorf("%d tickets archived, %d run together; want %d and %d", archived, ran, jobs, jobs-len(tasks))
 	}
 	r.drained()
-	r.eventually("asynq has no ticket", func() bool {
-		info, err := forger.inspector.GetQueueInfo(forger.queue)
-		return err == nil && info.Pending+info.Active == 0
-	})
+	forger.taken()
 	h := r.drained()
 	r.refuse(history.Starts(h, perSecond(perSec)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 2*jobs {
