@@ -24,10 +24,9 @@ build: ## build bin/shaper and bin/enqueue
 	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/shaper ./cmd/enqueue
 
 .PHONY: test
-test: ## run every test that this machine can run, with the race detector; says what was left out
+test: ## run every test that this machine can run, with the race detector; says what was left out, and how many ran
 	@scripts/left-out "$(RACE)"
-	go test $(RACE) -p $(PARALLEL) $(PACKAGES)
-	@scripts/left-out "$(RACE)"
+	go run ./internal/testcount $(RACE) -p $(PARALLEL) -timeout 20m $(PACKAGES)
 
 .PHONY: test-cluster
 test-cluster: ## run the tests of the main job, and every script, on a Redis Cluster
@@ -39,7 +38,7 @@ soak: ## break everything at random for FOR (SEED repeats the draw), then check 
 
 .PHONY: test-deploy
 test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine
-	cd deploy/check && go test ./...
+	go run ./internal/testcount -in deploy/check ./...
 
 .PHONY: lint
 lint: fmt vet staticcheck ## gofmt, go vet and staticcheck; changes nothing

@@ -4,12 +4,12 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
 	if address := os.Getenv(askerVar); address != "" {
 		os.Exit(runAsker(address))
 	}
-	goleak.VerifyTestMain(m)
+	testenv.Main(m)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -19,12 +20,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 // bin is where the programs are, built once for all scripts.
 var bin string
 
 func TestMain(m *testing.M) {
+	// What a shell runs in its background ignores interrupts, and so would the daemons here, which are interrupted twice. Who
+	// catches a signal starts processes that do not ignore it.
+	if signal.Ignored(os.Interrupt) {
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	os.Exit(func() int {
 		var err error
 		if bin, err = os.MkdirTemp("", "shaper-bin-"); err != nil {
@@ -126,7 +133,7 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("usage: until PATTERN COMMAND ARG...")
 	}
 	pattern := regexp.MustCompile(args[0])
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	for {
 		err := ts.Exec(args[1], args[2:]...)
 		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) {

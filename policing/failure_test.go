@@ -10,6 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/breaker"
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 // outages are the ways in which a Redis goes away, and comes back.
@@ -111,7 +112,8 @@ func slowest(t *testing.T, p *Policer, calls int, pause time.Duration) time.Dura
 }
 
 // With Redis away a check takes less than 100 ms, p99, from the tenth call on; and less
-// than 2 s after Redis is back it is asked again. A busy machine gets several tries.
+// than 2 s after Redis is back it is asked again. What else a busy machine does may take
+// longer, so it gets as many tries as it needs.
 func TestOutageIsShort(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestOutageIsShort(t *testing.T) {
 			p := open(t, Config{Redis: server.Client()}, "fixed_window 1000000/366d", "token_bucket 1000/s per=global")
 			back(t, p)
 			var p99, recovery time.Duration
-			for range 5 {
+			for begun := time.Now(); time.Since(begun) < 2*testenv.Patience; {
 				outage.begin(server)
 				p99 = slowest(t, p, 300, 3*time.Millisecond)
 				outage.end(server)

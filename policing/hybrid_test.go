@@ -55,9 +55,6 @@ func TestHybridFourNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := HybridConfig{Lease: lease, Deadline: time.Minute} // which a busy machine keeps
-		if i == 2 {
-			cfg.Deadline = time.Second
-		}
 		wires[i], nodes[i] = p, newHybrid(t, shared, cfg)
 	}
 	var passed [4]int64

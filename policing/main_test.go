@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
@@ -65,9 +66,9 @@ func left(t testing.TB, p Checker, s Subject) (all []int64) {
 // broken system reaches.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("%s: not within %v", what, testenv.Patience)
 		}
 	}
 }

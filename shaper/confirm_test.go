@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 // waitBriefly is how long these tests let replicas take that do not answer.
@@ -40,7 +41,7 @@ func TestAcceptedOnceAReplicaHasIt(t *testing.T) {
 	replica := redistest.StartReplica(t, server, "")
 	w := newWorld(t, server.Client())
 	w.set("full", Policy{Depth: 1})
-	sure, brief := w.confirming(20*time.Second), w.confirming(waitBriefly)
+	sure, brief := w.confirming(testenv.Patience), w.confirming(waitBriefly)
 
 	for _, s := range []Spec{{Tenant: "full", ID: "x", Type: "x"}, {Tenant: "a", Type: "x"}} {
 		if r, err := sure.Offer(ctx, s); err != nil || r.Status != Accepted || r.Duplicate {
@@ -88,9 +89,9 @@ func TestReplicasMayTakeLongerThanAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	redistest.StartReplica(t, server, "").Pause()
-	w := newWorld(t, redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: 100 * time.Millisecond, ContextTimeoutEnabled: true}))
+	w := newWorld(t, redis.NewClient(&redis.Options{Addr: server.Addr(), ReadTimeout: time.Second, ContextTimeoutEnabled: true}))
 	t.Cleanup(func() { w.rdb.Close() })
-	r, err := w.confirming(400*time.Millisecond).Offer(t.Context(), Spec{Tenant: "a", Type: "x"})
+	r, err := w.confirming(3*time.Second).Offer(t.Context(), Spec{Tenant: "a", Type: "x"})
 	if e := unconfirmed(t, "the replica stands still", r, err); e.Err != nil {
 		t.Errorf("%v; want the replicas to be asked to the end", e)
 	}
@@ -199,7 +200,7 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 			to = node
 		}
 	}
-	confirming := w.confirming(20 * time.Second)
+	confirming := w.confirming(testenv.Patience)
 	stages := 0
 	cluster.Move(w.q.prefix, to, func(moved string) {
 		stages++
@@ -235,7 +236,7 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 			after = w.dump()
 			break
 		}
-		if time.Since(begun) > 20*time.Second {
+		if time.Since(begun) > testenv.Patience {
 			t.Fatalf("the slot has moved, and: %v", err)
 		}
 	}
@@ -253,14 +254,14 @@ func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 	client := cluster.Client()
 	for i := range 6 { // some for each node
 		w := newWorld(t, client)
-		for _, o := range w.confirming(20*time.Second).OfferMany(ctx, []Spec{{Tenant: "a", Type: "x"}, {Tenant: "b", Type: "x"}}) {
+		for _, o := range w.confirming(testenv.Patience).OfferMany(ctx, []Spec{{Tenant: "a", Type: "x"}, {Tenant: "b", Type: "x"}}) {
 			if o.Err != nil || o.Result.Status != Accepted {
 				t.Fatalf("downstream %d: %+v", i, o)
 			}
 		}
 	}
 	w := newWorld(t, client)
-	sure, brief := w.confirming(20*time.Second), w.confirming(waitBriefly)
+	sure, brief := w.confirming(testenv.Patience), w.confirming(waitBriefly)
 	primary := cluster.PrimaryOf(w.q.prefix)
 	replica := cluster.ReplicaOf(primary)
 	replica.Pause()
@@ -278,7 +279,7 @@ func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 		if err == nil && r.Duplicate {
 			break
 		}
-		if err != nil && !errors.Is(err, ErrStore) || err == nil || time.Since(begun) > 20*time.Second {
+		if err != nil && !errors.Is(err, ErrStore) || err == nil || time.Since(begun) > testenv.Patience {
 			t.Fatalf("after the node changed its role: %+v, %v", r, err)
 		}
 	}

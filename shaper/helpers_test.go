@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
@@ -231,7 +232,7 @@ func rate(events int64, period time.Duration) buckets.Rate {
 
 // withTimeout bounds what should have happened long before.
 func withTimeout(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

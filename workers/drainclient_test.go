@@ -59,8 +59,8 @@ func TestTicketsPassAFullStore(t *testing.T) {
 			if ticket != want {
 				t.Errorf("got ticket %q, want %q", ticket, want)
 			}
-		case <-time.After(30 * time.Second):
-			t.Fatal("no ticket within 30s")
+		case <-time.After(patience):
+			t.Fatalf("no ticket within %v", patience)
 		}
 	}
 	if n, err := rdb.SIsMember(ctx, "asynq:queues", asynqQueue("d")).Result(); err != nil || !n {

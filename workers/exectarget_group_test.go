@@ -61,8 +61,8 @@ func eventually(t *testing.T, what string, event <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-event:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("%s: not after 30s", what)
+	case <-time.After(patience):
+		t.Fatalf("%s: not after %v", what, patience)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/goleak"
 
+	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -30,7 +31,7 @@ func testContext(t *testing.T) context.Context { return WithJob(t.Context(), tes
 // noLeaks fails the test if it leaves a goroutine behind. Call it before anything else registers a cleanup.
 func noLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	t.Cleanup(func() { redistest.VerifyNone(t, before) })
 }
 
 // serve starts a downstream and a target for it.

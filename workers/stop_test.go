@@ -74,11 +74,7 @@ func TestNothingStartsAfterStop(t *testing.T) {
 func TestStopDoesNotWaitForSlots(t *testing.T) {
 	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
 	job := b.ahead()
-	stopped := b.stopping()
-	if !b.before(job.Slot) {
-		t.Skip("this machine is too slow to stop before the slot")
-	}
-	<-stopped
+	b.pool.Stop()
 	if job := b.find("a", job.ID); job.State.Ended() || job.State == shaper.StateRunning || job.Charged != 0 {
 		t.Errorf("%s, %d attempts charged; want it back, and none", job.State, job.Charged)
 	}

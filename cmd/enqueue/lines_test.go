@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -49,7 +50,7 @@ func TestLinesComeAsTheyCome(t *testing.T) {
 			if len(c) != 1 {
 				t.Errorf("%d lines", len(c))
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(testenv.Patience):
 			t.Fatal("the line waits for others")
 		}
 	}

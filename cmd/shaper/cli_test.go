@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -115,7 +116,7 @@ func (c *console) until(command string, condition func(map[string]any) bool) {
 				return
 			}
 		}
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > testenv.Patience {
 			c.t.Fatalf("%s: still %s%s", command, out, stderr)
 		}
 	}

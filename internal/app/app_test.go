@@ -18,6 +18,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/app/top"
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
 	"github.com/jobshaper/jobshaper/workers"
@@ -25,8 +26,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
-// patience bounds waits that only a broken system makes long.
-const patience = 15 * time.Second
+const patience = testenv.Patience
 
 // running is a daemon in a test.
 type running struct {

@@ -23,7 +23,6 @@ func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	// However busy this machine is, no job misses its slot and comes back to the bucket: what is in it has arrived there.
 	const tolerance = 5 * time.Second
 	r.downstream(shaper.DownstreamPolicy{Tolerance: tolerance})
-	weather := watch(t)
 	r.startAll(role{Scheduler: true, Worker: true, Lean: true}, role{Worker: true, Lean: true})
 	var roles []role
 	for i := range processes {
@@ -57,12 +56,12 @@ func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	h := r.drained()
 	rule := perSecond(200)
 	rule.Tolerance = tolerance
-	refuse(t, history.Unanswered(h), history.Accounts(h), history.Starts(h, rule))
+	r.refuse(history.Unanswered(h), history.Accounts(h), history.Starts(h, rule))
 	// A ticket is released a lead before its slot, and gets a later one if it was held up on its way.
-	refuse(t, history.Bound(h, "a", depth, 100*time.Millisecond+4*weather.longest()))
+	r.refuse(history.Bound(h, "a", depth, 100*time.Millisecond+4*r.weather.longest()))
 	accepted, refused := len(h.Of(history.Accept)), len(h.Of(history.Refuse))
 	t.Logf("%d offers: %d accepted, %d refused; level up to %d in %d samples; the machine stalled for up to %v",
-		processes*producers*offers, accepted, refused, highest, samples, weather.longest())
+		processes*producers*offers, accepted, refused, highest, samples, r.weather.longest())
 	if accepted+refused != processes*producers*offers {
 		t.Errorf("%d accepted and %d refused, want %d together", accepted, refused, processes*producers*offers)
 	}

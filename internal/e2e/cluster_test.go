@@ -35,8 +35,7 @@ func TestOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
-	// No failover, however slow the machine: what one loses is another test's subject.
-	cluster := redistest.StartCluster(t, redistest.Args("--cluster-node-timeout", "15000"))
+	cluster := redistest.StartCluster(t)
 	rerun(t, cluster.URL(), onACluster, os.Getenv(suiteVar) == "cluster")
 }
 
@@ -66,7 +65,7 @@ func rerun(t *testing.T, url string, tests []string, all bool) {
 		if again || weather.calm() {
 			t.Fatalf("%v; %s", err, tail(out.Bytes(), 32<<10))
 		}
-		t.Logf("once more, since the machine stalled for up to %v: %v", weather.longest(), err)
+		t.Logf("once more, since the machine stalled for up to %v: %v; %s", weather.longest(), err, tail(out.Bytes(), 8<<10))
 	}
 	passed := strings.Count(out.String(), "\n--- PASS: ")
 	for line := range strings.Lines(out.String()) {

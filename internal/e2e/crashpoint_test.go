@@ -75,7 +75,7 @@ func crashDaemon(t *testing.T, program, point string) {
 	r := newServerRig(t)
 	r.tenant("a", rate(slow)) // each job by a ticket of its own
 	r.tenant("b", rate(fast)) // one job after the other without a ticket
-	r.patiently(4 * time.Second)
+	r.patiently(6 * time.Second)
 	daemon := role{Scheduler: true, TicketTTL: time.Second, Worker: true, program: program}
 	r.offer("a", slowJobs, play{For: 30 * time.Millisecond})
 	r.offer("b", fastJobs, play{For: 2 * time.Millisecond})
@@ -89,7 +89,7 @@ func crashDaemon(t *testing.T, program, point string) {
 	}
 	r.start(daemon)
 	h := r.drained()
-	refuse(t, history.Starts(h.Tenant("a"), r.patient(slow)), history.Starts(h.Tenant("b"), r.patient(fast)), history.Accounts(h))
+	r.refuse(history.Starts(h.Tenant("a"), r.patient(slow)), history.Starts(h.Tenant("b"), r.patient(fast)), history.Accounts(h))
 	for _, e := range h.Of(history.Start) {
 		if at, ok := settled[e.Tenant+" "+e.ID]; ok && e.At > at {
 			t.Errorf("job %s started again after its end had been taken down", e.ID)
@@ -104,7 +104,6 @@ func crashDaemon(t *testing.T, program, point string) {
 // jobs would go back again and again, since a round trip takes longer. Slots are as exact as ever.
 func (r *rig) patiently(lease time.Duration) {
 	r.t.Helper()
-	r.weather = watch(r.t)
 	r.downstream(shaper.DownstreamPolicy{Tolerance: patientTolerance, Lease: lease, MaxCrashes: 100})
 }
 
@@ -161,7 +160,7 @@ func crashOperator(t *testing.T, program, call, point string) {
 	r.must(o.run(context.Background(), call))
 	r.check(o, call)
 	h := r.drained()
-	refuse(t, history.Starts(h.Tenant("a"), r.patient(20)), history.Starts(h.Tenant("b"), r.patient(20)), history.Accounts(h))
+	r.refuse(history.Starts(h.Tenant("a"), r.patient(20)), history.Starts(h.Tenant("b"), r.patient(20)), history.Accounts(h))
 	for _, tenant := range []string{"a", "b"} {
 		r.counted(tenant, int64(len(distinct(h.Of(history.Accept).Tenant(tenant)))))
 	}

@@ -47,7 +47,7 @@ func TestSameIDIsOneJob(t *testing.T) {
 	again("when it is done")
 	r.offer("a", 3, play{})
 	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(20)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 4 {
 		t.Errorf("%d starts, want 4", n)
 	}
@@ -73,7 +73,7 @@ func TestCancelledJobs(t *testing.T) {
 	}
 	r.ended("a", runs, shaper.StateCancelled, history.Cancelled)
 	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(20)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 4 {
 		t.Errorf("%d starts, want 4", n)
 	}
@@ -92,7 +92,7 @@ func TestExpiredJobs(t *testing.T) {
 	r.startBoth(2)
 	r.ended("a", late, shaper.StateExpired, history.Expired)
 	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(20)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 3 {
 		t.Errorf("%d starts, want 3", n)
 	}

@@ -270,7 +270,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Skip("needs a cluster of its own")
 	}
 	t.Parallel()
-	cluster := redistest.StartCluster(t, redistest.AOF())
+	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.FailsOver())
 	r := newRigAt(t, cluster.URL())
 	daemons := r.startAll(slices.Repeat([]role{{Scheduler: true, TicketTTL: time.Second, Worker: true}}, 2)...)
 	every := slices.Concat(sureTenants, fastTenants)

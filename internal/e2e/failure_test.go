@@ -23,7 +23,7 @@ func TestRetriesAreSpaced(t *testing.T) {
 	r.daemon(both)
 	r.offer("a", 25, play{Fail: 1})
 	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(20)), history.Accounts(h))
 	r.charged(h, "a", 2)
 	if n := len(h.Of(history.Start)); n != 50 {
 		t.Errorf("%d starts, want 50", n)
@@ -63,7 +63,7 @@ func TestDeadJobsComeBackSpaced(t *testing.T) {
 		t.Errorf("%d requeued, full %v; want %d", n, full, jobs)
 	}
 	h := r.drained()
-	refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(20)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 3*jobs {
 		t.Errorf("%d starts, want %d", n, 3*jobs)
 	}
@@ -77,19 +77,28 @@ func TestThrottledWaits(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.tenant("a", rate(20))
+			r.downstream(shaper.DownstreamPolicy{Tolerance: 4 * time.Second}) // who misses a slot is overtaken
 			sink, first, role := r.sink(), play{}, both
 			if by == "429" {
 				role.Target, sink.refuse = sink.url, 1
 			} else {
 				first.Throttle = time.Second
 			}
+			r.daemon(role)
 			ids := []string{r.offerOne(shaper.Spec{Tenant: "a"}, first)}
+			r.await("it is throttled", func(h history.History) bool { return len(h.Of(history.End)) > 0 })
+			r.eventually("its tenant waits", func() bool {
+				job, err := r.client.Find(context.Background(), "a", ids[0])
+				r.must(err)
+				return job.State != shaper.StateRunning
+			})
 			for range 4 {
 				ids = append(ids, r.offerOne(shaper.Spec{Tenant: "a"}, play{}))
 			}
-			r.daemon(role)
 			h := r.drained()
-			refuse(t, history.Starts(h, perSecond(20)), history.Accounts(h))
+			rule := perSecond(20)
+			rule.Tolerance = 4 * time.Second
+			r.refuse(history.Starts(h, rule), history.Accounts(h))
 			r.charged(h, "a", 1)
 
 			var got []string

@@ -14,9 +14,10 @@ import (
 
 // TestFirstInFirstOut: jobs start in the order in which they were accepted, by their slots, also where an interval is shorter than
 // the lead, so that several tickets are on their way at a time, and where several daemons race for them. A job that missed its slot,
-// since the machine kept its worker from running, is overtaken by the owner of the next one; so the tolerance is a second here, and none is missed.
+// since the machine kept its worker from running, is overtaken by the owner of the next one, and so is one whose ticket is given up for
+// lost; so the tolerance is four seconds here, and none is missed.
 func TestFirstInFirstOut(t *testing.T) {
-	const jobs = 200
+	const jobs, tolerance = 200, 4 * time.Second
 	for _, perSec := range []int64{50, 100, 300} {
 		for _, daemons := range []int{1, 3} {
 			for _, batch := range []bool{false, true} {
@@ -28,9 +29,8 @@ func TestFirstInFirstOut(t *testing.T) {
 					t.Parallel()
 					r := newRig(t)
 					r.tenant("a", rate(perSec))
-					r.downstream(shaper.DownstreamPolicy{Tolerance: time.Second})
-					r.startBoth(daemons)
-					weather := watch(t)
+					r.downstream(shaper.DownstreamPolicy{Tolerance: tolerance})
+					r.startAll(slices.Repeat([]role{{Scheduler: true, TicketTTL: time.Minute, Worker: true}}, daemons)...)
 					if batch {
 						r.offer("a", jobs, play{})
 					} else {
@@ -40,13 +40,10 @@ func TestFirstInFirstOut(t *testing.T) {
 					}
 					h := r.drained()
 					rule := perSecond(perSec)
-					rule.Tolerance = time.Second
-					refuse(t, history.Starts(h, rule), history.Accounts(h))
+					rule.Tolerance = tolerance
+					r.refuse(history.Starts(h, rule), history.Accounts(h), history.Order(h))
 					if n := overtaken(h); n > 0 {
-						t.Errorf("%d jobs own a slot before one that was offered earlier; the machine stalled for up to %v", n, weather.longest())
-					}
-					if n := len(history.Order(h)); n > 0 && weather.calm() {
-						t.Errorf("%d jobs started before one that was offered earlier", n)
+						t.Errorf("%d jobs own a slot before one that was offered earlier; the machine stalled for up to %v", n, r.weather.longest())
 					}
 				})
 			}
@@ -109,10 +106,10 @@ func TestTenantsDoNotHurtEachOther(t *testing.T) {
 		}
 	}
 	slices.Sort(waits)
-	if median := waits[len(waits)/2]; median > 500*time.Millisecond { // some 3 ms on an idle machine
+	if median := waits[len(waits)/2]; median > 500*time.Millisecond+10*r.weather.longest() { // some 3 ms on an idle machine
 		t.Errorf("jobs of idle tenants waited %v, want next to nothing", waits)
 	}
-	refuse(t, history.Starts(r.history(), perSecond(10)))
+	r.refuse(history.Starts(r.history(), perSecond(10)))
 }
 
 // TestInFlightIsBounded: handlers that run on after their time is over, and do not heed their context, keep their places.
@@ -129,7 +126,7 @@ func TestInFlightIsBounded(t *testing.T) {
 		r.startBoth(2)
 		r.offer("a", 20, deaf)
 		h := r.drained()
-		refuse(t, history.InFlight(h, "a", 2), history.Starts(h, perSecond(50)), history.Accounts(h))
+		r.refuse(history.InFlight(h, "a", 2), history.Starts(h, perSecond(50)), history.Accounts(h))
 	})
 	t.Run("by the downstream's max_in_flight", func(t *testing.T) {
 		t.Parallel()
@@ -139,7 +136,7 @@ func TestInFlightIsBounded(t *testing.T) {
 		r.offer("a", 10, deaf)
 		r.offer("b", 10, deaf)
 		h := r.drained()
-		refuse(t, history.InFlight(h, "", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
+		r.refuse(history.InFlight(h, "", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
 	})
 	t.Run("by the places of a pool", func(t *testing.T) {
 		t.Parallel()
@@ -148,6 +145,6 @@ func TestInFlightIsBounded(t *testing.T) {
 		r.daemon(role{Scheduler: true, Worker: true, Places: 3})
 		r.offer("a", 20, deaf)
 		h := r.drained()
-		refuse(t, history.InFlight(h, "a", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
+		r.refuse(history.InFlight(h, "a", 3), history.Starts(h, perSecond(50)), history.Accounts(h))
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/redis/go-redis/v9"
 )
 
 // TestIdleDaemonAsksLittle counts the commands that Redis runs for an idle daemon, those inside scripts too: fewer than
@@ -21,39 +21,45 @@ func TestIdleDaemonAsksLittle(t *testing.T) {
 	r.offer("a", 5, play{})
 	r.drained()
 	known := 1
-	for _, tenants := range []int{1, 1000, 20_000} {
+	for _, tenants := range []int{1, 1000, 100_000} {
 		r.know(known, tenants)
 		known = tenants
 		if names, err := r.admin.Names(context.Background(), false); err != nil || len(names) != tenants {
 			t.Fatalf("%d tenants known (%v), want %d", len(names), err, tenants)
 		}
-		time.Sleep(100 * time.Millisecond) // what the change woke
-		before := r.commands()
-		time.Sleep(over)
-		perSecond := float64(r.commands()-before) / over.Seconds()
-		t.Logf("%d tenants known: %.1f commands/s", tenants, perSecond)
+		perSecond := float64(most)
+		for try := 0; try < 5 && perSecond >= most; try++ { // the change wakes everybody, and a busy machine takes a while over that
+			before, begun := r.commands(), time.Now()
+			time.Sleep(over)
+			perSecond = float64(r.commands()-before) / time.Since(begun).Seconds()
+			t.Logf("%d tenants known: %.1f commands/s", tenants, perSecond)
+		}
 		if perSecond >= most {
 			t.Errorf("%d tenants known: %.1f commands/s, want fewer than %d", tenants, perSecond, most)
 		}
 	}
 }
 
-// know makes tenants number from to below to known, each with a policy of its own.
+// know makes tenants number from to below to known, each with a policy of its own: copies of one, since setting that many one by
+// one takes long.
 func (r *rig) know(from, to int) {
 	r.t.Helper()
-	const together = 10
-	var group errgroup.Group
-	for n := range together {
-		group.Go(func() error {
-			for i := from + n; i < to; i += together {
-				if err := r.admin.SetTenant(context.Background(), fmt.Sprintf("t%d", i), rate(5)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+	if from == to {
+		return
 	}
-	r.must(group.Wait())
+	ctx, ours, first := context.Background(), "shaper:{"+r.name+"}:", fmt.Sprintf("t%d", from)
+	r.must(r.admin.SetTenant(ctx, first, rate(5)))
+	at, err := r.rdb.ZScore(ctx, ours+"tenants", first).Result()
+	r.must(err)
+	_, err = r.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := from + 1; i < to; i++ {
+			name := fmt.Sprintf("t%d", i)
+			p.Copy(ctx, ours+"t:"+first, ours+"t:"+name, 0, false)
+			p.ZAdd(ctx, ours+"tenants", redis.Z{Score: at, Member: name})
+		}
+		return nil
+	})
+	r.must(err)
 }
 
 var callsRE = regexp.MustCompile(`calls=(\d+)`)

@@ -103,10 +103,10 @@ func TestLostReplies(t *testing.T) {
 		r.check(o, call)
 		h := r.drained()
 		for tenant, n := range map[string]int64{"a": 20, "b": 400} {
-			refuse(t, history.Starts(h.Tenant(tenant), r.patient(n)))
+			r.refuse(history.Starts(h.Tenant(tenant), r.patient(n)))
 			r.counted(tenant, int64(len(distinct(h.Of(history.Accept).Tenant(tenant)))))
 		}
-		refuse(t, history.Accounts(h))
+		r.refuse(history.Accounts(h))
 	})
 }
 
@@ -175,7 +175,7 @@ func TestOffersAddUp(t *testing.T) {
 	cancel()
 	r.must(breaking.Wait())
 	h := r.drained()
-	refuse(t, history.Unanswered(h), history.Accounts(h))
+	r.refuse(history.Unanswered(h), history.Accounts(h))
 	accepted, refused := len(h.Of(history.Accept)), len(h.Of(history.Refuse))
 	r.counted("a", int64(accepted))
 	if accepted+refused != producers*each+1 || refused == 0 || broken < 10 {

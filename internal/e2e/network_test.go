@@ -134,7 +134,7 @@ func TestBrokenNetwork(t *testing.T) {
 				t.Errorf("the first start came %v after the network, want it within %v", first, recovery)
 			}
 			h = r.drained()
-			refuse(t, history.Starts(h, r.patient(20)), history.Accounts(h))
+			r.refuse(history.Starts(h, r.patient(20)), history.Accounts(h))
 			r.counted("a", jobs)
 			t.Logf("first start %v after the network was back, %d starts of %d jobs", first.Round(time.Millisecond), len(h.Of(history.Start)), jobs)
 		})
@@ -169,7 +169,7 @@ func TestRedisIsTooFar(t *testing.T) {
 	r.patiently(shaper.DefaultLease)
 	raised := history.Now()
 	h := r.drained()
-	refuse(t, history.Starts(h, r.patient(20)), history.Accounts(h))
+	r.refuse(history.Starts(h, r.patient(20)), history.Accounts(h))
 	r.charged(h, "a", 1)
 	t.Logf("%v slots missed within %v; first start %v after the tolerance was raised", missed, took.Round(time.Millisecond),
 		time.Duration(h.Of(history.Start)[0].At-raised).Round(time.Millisecond))
@@ -196,7 +196,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 	}
 	r.await("all have ended", func(h history.History) bool { return len(h.Of(history.End)) >= jobs+2*flushes })
 	h := r.drained()
-	refuse(t, history.Starts(h.Tenant("a"), r.patient(40)), history.Accounts(h.Tenant("a")))
+	r.refuse(history.Starts(h.Tenant("a"), r.patient(40)), history.Accounts(h.Tenant("a")))
 	if n := len(h.Of(history.Start)); n != jobs+2*flushes {
 		t.Errorf("%d starts, want %d", n, jobs+2*flushes)
 	}
@@ -212,7 +212,6 @@ func TestRedisForgetsEverything(t *testing.T) {
 	const jobs, again = 40, 8
 	ctx := context.Background()
 	r := newServerRig(t)
-	r.weather = watch(t)
 	policy := func(context.Context) error {
 		return errors.Join(r.admin.SetTenant(ctx, "a", rate(5)),
 			r.admin.SetDownstream(ctx, shaper.DownstreamPolicy{Tolerance: patientTolerance}))
@@ -242,7 +241,7 @@ func TestRedisForgetsEverything(t *testing.T) {
 			fresh = append(fresh, e)
 		}
 	}
-	refuse(t, history.Starts(fresh, r.patient(5)))
+	r.refuse(history.Starts(fresh, r.patient(5)))
 	if n := len(fresh.Of(history.Start)); n != again {
 		t.Errorf("%d starts of what was offered from then on, want %d", n, again)
 	}

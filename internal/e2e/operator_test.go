@@ -25,7 +25,7 @@ type operator struct {
 // newOperator returns an operator of a role's downstream; its owner closes it.
 func newOperator(r role, opts redisurl.Options) (o *operator, err error) {
 	o = &operator{}
-	if o.rdb, err = redisurl.Open(r.Redis, opts); err != nil {
+	if o.rdb, err = redisurl.Open(unhurried(r.Redis), opts); err != nil {
 		return nil, err
 	}
 	var errs [4]error

@@ -22,7 +22,6 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	s := newSeededStorm(r)
 	s.backlog("a", 10, 150, play{})
 	r.startBoth(2)
-	weather := watch(t)
 
 	r.starts(5)
 	r.must(r.admin.Pause(ctx, "a", 0))
@@ -30,7 +29,8 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	time.Sleep(time.Second) // ten would start
 	resumed := history.Now()
 	r.must(r.admin.Resume(ctx, "a"))
-	still := r.history().Since(paused + int64(shaper.DefaultTolerance)).Until(resumed).Of(history.Start)
+	// What was granted before the order is recalled by a message, which takes some of the processes' turns to arrive.
+	still := r.history().Since(paused + int64(shaper.DefaultTolerance+4*r.weather.longest())).Until(resumed).Of(history.Start)
 	if len(still) > 0 {
 		t.Errorf("%d starts while paused, the first %v after the order", len(still), time.Duration(still[0].At-paused))
 	}
@@ -66,7 +66,7 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	s.settle()
 	report, err := history.Judge(r.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond})
 	r.must(err)
-	weather.refuse(t, report.Starts, report.Violations())
+	r.refuse(report.Violations())
 	t.Log(report)
 }
 
@@ -81,7 +81,6 @@ func TestManyDeadAtOnce(t *testing.T) {
 	p.MaxAttempts = 1
 	r.tenant("a", p)
 	r.start(role{Scheduler: true, Worker: true, Places: 20})
-	weather := watch(t)
 	r.offer("a", jobs, play{Fail: 1})
 	r.eventually("all are dead", func() bool {
 		info, err := r.admin.Tenant(ctx, "a")
@@ -112,12 +111,9 @@ func TestManyDeadAtOnce(t *testing.T) {
 		t.Errorf("%d tickets archived, %d run together; want %d and %d", archived, ran, jobs, jobs-len(tasks))
 	}
 	r.drained()
-	r.eventually("asynq has no ticket", func() bool {
-		info, err := forger.inspector.GetQueueInfo(forger.queue)
-		return err == nil && info.Pending+info.Active == 0
-	})
+	forger.taken()
 	h := r.drained()
-	weather.refuse(t, len(h.Of(history.Start)), history.Starts(h, perSecond(perSec)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(perSec)), history.Accounts(h))
 	if n := len(h.Of(history.Start)); n != 2*jobs {
 		t.Errorf("%d starts, want %d", n, 2*jobs)
 	}

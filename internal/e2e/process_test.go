@@ -17,10 +17,10 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
-// patience bounds every wait of these tests. Only a broken system reaches it.
-const patience = 60 * time.Second
+const patience = testenv.Patience
 
 // process is this binary, started again in a role. Its methods belong to the test's goroutine.
 type process struct {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ type rig struct {
 	path   string // of the history
 	reader history.Reader
 
-	weather *stalls // see patiently
+	weather *stalls // since the rig was made
 }
 
 // newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see storeVar.
@@ -63,9 +64,10 @@ var downstreams atomic.Int64
 // newRigAt is a rig on the store of a URL, opened as our programs do.
 func newRigAt(t *testing.T, url string) *rig {
 	t.Helper()
-	r := &rig{t: t, url: url, name: fmt.Sprint("d", downstreams.Add(1)), path: filepath.Join(t.TempDir(), "history")}
+	// A store may be shared by processes, one after the other, see rerun.
+	r := &rig{t: t, url: url, name: fmt.Sprintf("d%d-%d", os.Getpid(), downstreams.Add(1)), path: filepath.Join(t.TempDir(), "history"), weather: watch(t)}
 	var err error
-	r.rdb, err = redisurl.Open(url, redisurl.Options{})
+	r.rdb, err = redisurl.Open(unhurried(url), redisurl.Options{})
 	r.must(err)
 	t.Cleanup(func() { r.rdb.Close() })
 	r.client, err = shaper.NewClient(r.rdb, r.name, shaper.ClientOptions{})
@@ -78,6 +80,15 @@ func newRigAt(t *testing.T, url string) *rig {
 	r.must(r.reader.Open(r.path))
 	t.Cleanup(func() { r.reader.Close() })
 	return r
+}
+
+// unhurried is a server's URL for whoever is not about to see it go away: on a busy machine a crowd of producers waits longer for an
+// answer than a connection should whose other side may be gone.
+func unhurried(url string) string {
+	if !strings.HasPrefix(url, "redis://") {
+		return url
+	}
+	return url + "?read_timeout=1m&write_timeout=1m&dial_timeout=1m"
 }
 
 // placed is a role in this rig: at its store, unless the role names another way to it, on its downstream, with its history.
@@ -210,6 +221,12 @@ func (r *rig) charged(h history.History, tenant string, attempts int) {
 	}
 }
 
+// refuse fails the test for violations that no stall of the machine excuses.
+func (r *rig) refuse(lists ...[]history.Violation) {
+	r.t.Helper()
+	r.weather.refuse(r.t, len(r.history().Of(history.Start)), lists...)
+}
+
 // refuse fails the test for violations.
 func refuse(t *testing.T, lists ...[]history.Violation) {
 	t.Helper()
@@ -235,8 +252,3 @@ func perSecond(n int64) history.Rule {
 
 // rate is a policy of n starts a second.
 func rate(n int64) shaper.Policy { return shaper.Policy{Rate: buckets.PerSecond(n)} }
-
-// acknowledged is an option of a Redis with an append-only file: killed, it comes back with all that it had acknowledged. With
-// appendfsync everysec it does so only while the disk is fast: while the system still syncs the file, Redis answers before it
-// writes, for up to two seconds.
-func acknowledged() redistest.Option { return redistest.Args("--appendfsync", "no") }

@@ -51,7 +51,7 @@ func (s *sink) history() history.History {
 
 // atSink is what a sink may see of a tenant with rule r: a request is under way for a few ms until the sink reads its clock, and
 // longer on a machine that keeps processes waiting, since a dozen goroutines have a part in it.
-func atSink(r history.Rule, weather *stalls) history.Rule {
-	r.Slack += 5*time.Millisecond + weather.longest()
-	return r
+func (r *rig) atSink(rule history.Rule) history.Rule {
+	rule.Slack += 5*time.Millisecond + r.weather.longest()
+	return rule
 }

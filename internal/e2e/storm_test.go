@@ -19,7 +19,7 @@ import (
 func TestKillStorm(t *testing.T) {
 	t.Parallel()
 	const storm, every = 30 * time.Second, 1500 * time.Millisecond
-	r := newServerRig(t, redistest.AOF(), acknowledged())
+	r := newServerRig(t, redistest.AOF(), redistest.Acknowledged())
 	s := newSeededStorm(r)
 	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100})
 	for i, n := range []int64{2, 5, 10, 20} {
@@ -31,7 +31,6 @@ func TestKillStorm(t *testing.T) {
 		role{Scheduler: true, TicketTTL: ttl},
 		role{Worker: true},
 	)
-	weather := watch(t)
 	r.starts(1)
 	begun := history.Now()
 	kills := int(storm / every)
@@ -46,13 +45,13 @@ func TestKillStorm(t *testing.T) {
 	}
 	ended := history.Now()
 	s.settle()
-	report := s.judged(weather)
+	report := s.judged()
 	kept := s.kept(begun, ended)
-	t.Logf("%d kills and one of Redis: %v; %.1f %% of the rate kept; the machine stalled for up to %v", kills, report, 100*kept, weather.longest())
+	t.Logf("%d kills and one of Redis: %v; %.1f %% of the rate kept; the machine stalled for up to %v", kills, report, 100*kept, r.weather.longest())
 	var nominal, excused float64
 	for _, rate := range s.rates {
 		nominal += rate.Per(time.Duration(ended - begun))
-		excused += weather.cost(rate.Interval())
+		excused += r.weather.cost(rate.Interval())
 	}
 	if kept < 0.9-excused/nominal {
 		t.Errorf("%.1f %% of the rate kept with a backlog, want at least 90 %%; stalls of the machine excuse %.0f slots", 100*kept, excused)
@@ -61,21 +60,27 @@ func TestKillStorm(t *testing.T) {
 
 // TestStopStorm stops a process every 1.5 s for 3 s, which is longer than a lease. Workers hold slots that have not come, so that
 // many a stop falls between grant and start; half of the handlers do not heed the end of their lease, so that their late reports
-// must be refused.
+// must be refused. It goes on until both have happened.
 func TestStopStorm(t *testing.T) {
 	t.Parallel()
-	const storm, every, stop = 18 * time.Second, 1500 * time.Millisecond, 3 * time.Second
+	const storm, most, every, stop = 18 * time.Second, 3 * time.Minute, 1500 * time.Millisecond, 3 * time.Second
 	r := newRig(t)
 	s := newSeededStorm(r)
-	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100, Lead: 90 * time.Millisecond})
-	s.backlog("deaf", 10, 120, play{For: 300 * time.Millisecond, Deaf: true})
-	s.backlog("heeding", 10, 120, play{For: 300 * time.Millisecond})
+	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second, MaxCrashes: 100, Lead: 90 * time.Millisecond, DepartureLog: 100_000})
+	plays := map[string]play{"deaf": {For: 300 * time.Millisecond, Deaf: true}, "heeding": {For: 300 * time.Millisecond}}
+	for tenant, p := range plays {
+		s.backlog(tenant, 10, 120, p)
+	}
 	s.daemons = r.startBoth(4)
-	weather := watch(t)
 	r.starts(1)
-	stops := 0
-	for end := time.Now().Add(storm); time.Now().Before(end); {
+	stops, stale, held := 0, 0, 0
+	for begun := time.Now(); time.Since(begun) < storm || (stale == 0 || held == 0) && time.Since(begun) < most; {
 		next := time.Now().Add(every)
+		for tenant, p := range plays {
+			if info, err := r.admin.Tenant(t.Context(), tenant); err == nil && info.Level() < 30 { // for a turn, and to spare
+				r.offer(tenant, 30, p)
+			}
+		}
 		if p := s.daemons[s.chance.IntN(len(s.daemons))]; !s.stopped[p] {
 			stops++
 			s.stopped[p] = true
@@ -86,29 +91,56 @@ func TestStopStorm(t *testing.T) {
 			s.mendDue()
 			time.Sleep(10 * time.Millisecond)
 		}
+		stale, held = s.refused(), s.held()
 	}
 	s.mendAll()
 	s.settle()
-	report := s.judged(weather)
-	stale, held := 0, unstarted(r.history())
-	for _, p := range s.daemons {
-		text, err := os.ReadFile(p.stderr)
-		r.must(err)
-		stale += bytes.Count(text, []byte("somebody else owns it"))
-	}
+	report := s.judged()
+	stale, held = s.refused(), s.held()
 	t.Logf("%d stops: %v; %d late reports refused, %d slots held by somebody who was stopped", stops, report, stale, held)
 	if stale == 0 || held == 0 {
 		t.Errorf("%d late reports, and %d slots granted and not used: the storm hit nothing", stale, held)
 	}
 }
 
-// unstarted counts attempts that own a slot, and did not start: those before a start whose number skips some.
-func unstarted(h history.History) (n int) {
-	last := map[string]int{}
-	for _, e := range h.Of(history.Start) {
-		n += max(0, e.Attempt-last[e.ID]-1)
-		last[e.ID] = e.Attempt
+// refused counts late reports that were refused, by the logs of the daemons.
+func (s *storm) refused() (n int) {
+	s.t.Helper()
+	for _, p := range s.daemons {
+		text, err := os.ReadFile(p.stderr)
+		s.must(err)
+		n += bytes.Count(text, []byte("somebody else owns it"))
 	}
+	return n
+}
+
+// held counts slots that came and went without a start while some process was stopped.
+func (s *storm) held() (n int) {
+	s.t.Helper()
+	type slot struct {
+		tenant string
+		at     int64
+	}
+	started, since := map[slot]bool{}, map[int]int64{}
+	type stop struct{ from, until int64 }
+	var stops []stop
+	for _, e := range s.history() {
+		switch e.Kind {
+		case history.Start:
+			started[slot{e.Tenant, e.Slot}] = true
+		case history.Cut:
+			since[e.PID] = e.Wall
+		case history.Go:
+			stops = append(stops, stop{since[e.PID], e.Wall})
+		}
+	}
+	s.must(s.admin.DepartureLog(s.t.Context(), 0, func(e shaper.LogEntry) error {
+		at := e.Slot.UnixMicro()
+		if e.Kind == shaper.LogGranted && !started[slot{e.Tenant, at}] && slices.ContainsFunc(stops, func(s stop) bool { return s.from <= at && at <= s.until }) {
+			n++
+		}
+		return nil
+	}))
 	return n
 }
 
@@ -121,7 +153,6 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 	p := rate(10)
 	p.Backoff = quickly
 	r.startAll(role{Scheduler: true, Worker: true}, role{Scheduler: true, Worker: true}, role{Worker: true})
-	weather := watch(t)
 	for i := range tenants {
 		tenant := fmt.Sprintf("t%d", i)
 		r.tenant(tenant, p)
@@ -132,7 +163,7 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 		}
 	}
 	h := r.drained()
-	weather.refuse(t, len(h.Of(history.Start)), history.Starts(h, perSecond(10)), history.Accounts(h))
+	r.refuse(history.Starts(h, perSecond(10)), history.Accounts(h))
 	var least float64 = 1
 	var late []int64
 	for i := range tenants {
@@ -146,8 +177,8 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 	slices.Sort(late)
 	p99 := time.Duration(late[len(late)*99/100]) * time.Microsecond
 	t.Logf("%d starts, at least %.2f %% of the rate kept, p99 %v after the slot; the machine stalled for up to %v",
-		len(h.Of(history.Start)), 100*least, p99, weather.longest())
-	if excused := weather.cost(p.Rate.Interval()); least < 0.99-excused/jobs || least > 1.0001 {
+		len(h.Of(history.Start)), 100*least, p99, r.weather.longest())
+	if excused := r.weather.cost(p.Rate.Interval()); least < 0.99-excused/jobs || least > 1.0001 {
 		t.Errorf("%.2f %% of the rate kept, want at least 99 %%; stalls of the machine excuse %.0f of %d slots", 100*least, excused, jobs)
 	}
 }
@@ -169,23 +200,22 @@ func TestManyRatesAtOnce(t *testing.T) {
 		s.rates[tenant] = rate
 	}
 	r.startAll(role{Scheduler: true, Worker: true, Lean: true, Places: 40}, role{Scheduler: true, Worker: true, Lean: true, Places: 40})
-	weather := watch(t)
 	for tenant, rate := range s.rates {
 		r.offer(tenant, 1+int(rate.Per(span)), play{})
 	}
 	s.settle()
-	report := s.judged(weather)
+	report := s.judged()
 	h := r.history()
 	for tenant, rate := range s.rates {
 		if starts := h.Of(history.Start).Tenant(tenant); len(starts) > 1 {
 			kept := keptBySlots(starts, history.Rule{Rate: rate})
 			t.Logf("%v: %d starts, %.2f %% of the rate kept", rate, len(starts), 100*kept)
-			if excused := weather.cost(rate.Interval()); kept > 1.0001 || kept < 0.99-excused/float64(len(starts)) {
+			if excused := r.weather.cost(rate.Interval()); kept > 1.0001 || kept < 0.99-excused/float64(len(starts)) {
 				t.Errorf("%v: %.2f %% of the rate kept, want at least 99 %%; stalls of the machine excuse %.0f slots", rate, 100*kept, excused)
 			}
 		}
 	}
-	t.Logf("%v; the machine stalled for up to %v", report, weather.longest())
+	t.Logf("%v; the machine stalled for up to %v", report, r.weather.longest())
 }
 
 // keptBySlots is the part of its rate that a tenant kept, by its slots.
@@ -232,11 +262,11 @@ func (s *storm) kept(from, until int64) float64 {
 }
 
 // judged checks all that was promised, and returns the report.
-func (s *storm) judged(weather *stalls) *history.Report {
+func (s *storm) judged() *history.Report {
 	s.t.Helper()
 	report, err := history.Judge(s.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond})
 	s.must(err)
-	weather.refuse(s.t, report.Starts, report.Violations())
+	s.weather.refuse(s.t, report.Starts, report.Violations())
 	s.conserved()
 	s.tidy()
 	return report

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
@@ -65,7 +64,7 @@ func TestAKilledDaemonLeavesAllToTheNext(t *testing.T) {
 	}
 	_ = cmd.Wait() // it was killed
 
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	s, err := Start(ctx, dir, quiet)
 	if err != nil {

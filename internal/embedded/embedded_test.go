@@ -55,9 +55,9 @@ func hideRedis(t *testing.T) { t.Setenv("PATH", t.TempDir()) }
 // eventually asks until condition holds; only a broken system reaches its bound.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("%s: not within %v", what, testenv.Patience)
 		}
 	}
 }

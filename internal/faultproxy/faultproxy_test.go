@@ -11,16 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
-// patience bounds what only a broken proxy makes long; silence is how long nothing is heard of where nothing is to come.
-const (
-	patience = 20 * time.Second
-	silence  = 50 * time.Millisecond
-)
+// silence is how long nothing is heard of where nothing is to come.
+const silence = 50 * time.Millisecond
 
 // echo answers each line with the same line, and remembers what it got.
 type echo struct {
@@ -98,7 +95,7 @@ func (c *client) say(line string) {
 // hears fails the test unless a line comes.
 func (c *client) hears(line string) {
 	c.t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if got, err := c.in.ReadString('\n'); got != line+"\n" {
 		c.t.Fatalf("heard %.40q (%v), want %.40q", got, err, line)
 	}
@@ -107,7 +104,7 @@ func (c *client) hears(line string) {
 // ends fails the test unless the connection is closed without another byte.
 func (c *client) ends() {
 	c.t.Helper()
-	_ = c.SetReadDeadline(time.Now().Add(patience))
+	_ = c.SetReadDeadline(time.Now().Add(testenv.Patience))
 	if got, err := c.in.ReadString('\n'); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		c.t.Fatalf("heard %.40q (%v), want the end", got, err)
 	}

@@ -42,7 +42,7 @@ func TestClusterFailover(t *testing.T) {
 		t.Skip("takes some 7 s")
 	}
 	ctx := t.Context()
-	cluster := StartCluster(t, AOF(), Password("sesame"))
+	cluster := StartCluster(t, AOF(), Password("sesame"), FailsOver())
 	client := cluster.Client()
 	for i := range 100 { // all three primaries get some
 		if err := client.Set(ctx, fmt.Sprint(i), i, 0).Err(); err != nil {

@@ -4,22 +4,22 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
+
+// forgiven is a go-redis client whose server went away: it looks for it once a second, and notices up to a second late that
+// it has been closed.
+var forgiven = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 
 // VerifyTestMain is a TestMain that runs the tests and then fails if they have left
 // goroutines behind:
 //
 //	func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
-//
-// It forgives one: a go-redis client whose server went away looks for it once a
-// second, and notices up to a second late that it has been closed.
-func VerifyTestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, LeakOptions()...)
-}
+func VerifyTestMain(m *testing.M) { testenv.Main(m, forgiven) }
 
-// LeakOptions are what VerifyTestMain forgives, for goleak's other calls.
-func LeakOptions() []goleak.Option {
-	return []goleak.Option{
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-	}
+// VerifyNone fails the test if goroutines are left, besides those that opts forgive.
+func VerifyNone(t testing.TB, opts ...goleak.Option) {
+	t.Helper()
+	testenv.NoLeaks(t, append(opts, forgiven)...)
 }

@@ -22,9 +22,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
-// readyWithin bounds the start of one server. It takes some 20 ms; the rest is
-// for machines that are busy with other tests.
-const readyWithin = 20 * time.Second
+// readyWithin bounds the start of one server, which takes some 20 ms.
+const readyWithin = testenv.Patience
 
 // clusterReload is how often our cluster clients learn the topology anew; go-redis
 // would do so each minute, and a failover would take as long.

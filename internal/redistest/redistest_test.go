@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { VerifyTestMain(m) }
 
 func TestAOFSurvivesAKill(t *testing.T) {
 	ctx := t.Context()
-	s := Start(t, AOF())
+	s := Start(t, AOF(), Acknowledged())
 	client := s.Client()
 	for i := range 100 {
 		if err := client.Set(ctx, fmt.Sprintf("k%d", i), i, 0).Err(); err != nil {

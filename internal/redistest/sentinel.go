@@ -58,7 +58,7 @@ func startSentinel(t testing.TB, master *Server) *Server {
 	s := &Server{t: t, path: testenv.Need(t, "redis"), cfg: newConfig(t, nil), sentinel: true}
 	lines := []string{
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", MasterName, master.port),
-		fmt.Sprintf("sentinel down-after-milliseconds %s 1000", MasterName),
+		fmt.Sprintf("sentinel down-after-milliseconds %s 2000", MasterName),
 		fmt.Sprintf("sentinel failover-timeout %s 3000", MasterName),
 	}
 	if master.cfg.password != "" {

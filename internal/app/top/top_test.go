@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -77,7 +78,7 @@ func TestStartPublishes(t *testing.T) {
 	p.Start(t.Context())
 	defer p.Stop()
 	p.Hitters("d").Offer("acme")
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
 		if got, err := Read(t.Context(), rdb, "d"); err == nil && got.Offers.All == 1 {
 			return
 		}

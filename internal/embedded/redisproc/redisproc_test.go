@@ -11,12 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // startServer starts a server on a socket of its own and waits until it is ready.
 func startServer(t *testing.T, extra ...string) (p *Process, socket string) {
