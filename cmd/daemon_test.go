@@ -210,7 +210,7 @@ func TestDemoEndsWithItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout.Close()
-	demo.end(1)
+	demo.end(141) // as one that SIGPIPE ends
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 || stderr.Len() > 0 {
 		t.Errorf("it left %v (%v), and said %q", files, err, stderr.String())
 	}

@@ -187,7 +187,7 @@ func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 	}
 	if len(names) < most {
 		if names, err = a.q.rdb.ZRevRange(ctx, a.q.tenantsKey(), 0, int64(most-1)).Result(); err != nil {
-			return Stats{}, storeErr("list tenants", err)
+			return Stats{}, a.q.failed(ctx, "list tenants", err)
 		}
 	}
 	return a.stats(ctx, names)
@@ -198,7 +198,7 @@ func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 	s := Stats{Downstream: a.q.downstream}
 	ds, err := a.q.rdb.HGetAll(ctx, a.q.downstreamKey()).Result()
 	if err != nil {
-		return Stats{}, storeErr("read downstream", err)
+		return Stats{}, a.q.failed(ctx, "read downstream", err)
 	}
 	s.Policy, s.Counters = readDownstream(ds).WithDefaults(), readCounters(ds)
 	if s.ByTenant, err = a.read(ctx, names, s.Policy.Defaults); err != nil {

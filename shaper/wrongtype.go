@@ -33,9 +33,9 @@ type kept struct {
 // kept are the keys of a downstream, and those of tenants of it.
 func (q queue) kept(tenants ...string) []kept {
 	l := []kept{{q.downstreamKey(), aHash}, {q.dueKey(), aSortedSet}, {q.readyKey(), aSortedSet}, {q.outKey(), aSortedSet}, {q.runKey(), aSortedSet},
-		{q.poolsKey(), aHash}, {q.tenantsKey(), aSortedSet}, {q.logKey(), aStream}}
+		{q.poolsKey(), aHash}, {q.tenantsKey(), aSortedSet}, {q.namedKey(), aSortedSet}, {q.configsKey(), aSortedSet}, {q.logKey(), aStream}}
 	for _, t := range tenants {
-		l = append(l, kept{q.tenantKey(t), aHash}, kept{q.waitKey(t), aList}, kept{q.laterKey(t), aSortedSet}, kept{q.jobsKey(t), aHash},
+		l = append(l, kept{q.tenantKey(t), aHash}, kept{q.waitKey(t), aList}, kept{q.backKey(t), aSortedSet}, kept{q.laterKey(t), aSortedSet}, kept{q.jobsKey(t), aHash},
 			kept{q.stateKey(t), aHash}, kept{q.outsKey(t), aSortedSet}, kept{q.deadKey(t), aSortedSet})
 	}
 	return l

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
@@ -33,9 +34,14 @@ func TestWrongType(t *testing.T) {
 			"beat":    func() error { _, err := w.gate.Beat(ctx, "p", 1, 0, nil); return err },
 			"stats":   func() error { _, err := w.admin.Stats(ctx, true); return err },
 			"policy":  func() error { return w.admin.SetTenant(ctx, "a", Policy{Depth: 3}) },
-			"jobs":    func() error { _, err := w.admin.Jobs(ctx, "a", JobFilter{}); return err },
-			"dead":    func() error { _, err := w.admin.Dead(ctx, "a", 10); return err },
-			"log":     func() error { return w.admin.DepartureLog(ctx, 0, func(LogEntry) error { return nil }) },
+			"apply": func() error {
+				_, err := w.admin.Apply(ctx, DownstreamPolicy{}, map[string]Policy{"a": {Depth: 4}})
+				return err
+			},
+			"look": func() error { _, err := w.admin.LookAtConfig(ctx, "digest", time.Second); return err },
+			"jobs": func() error { _, err := w.admin.Jobs(ctx, "a", JobFilter{}); return err },
+			"dead": func() error { _, err := w.admin.Dead(ctx, "a", 10); return err },
+			"log":  func() error { return w.admin.DepartureLog(ctx, 0, func(LogEntry) error { return nil }) },
 		} {
 			err := call()
 			if err == nil || errors.Is(err, ErrNotFound) {
