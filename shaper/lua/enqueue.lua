@@ -155,6 +155,7 @@ local function offer(id, delay, at, digest, body)
   local before = call('GET', k_end(T, id))
   if before then
     local how, as = string.match(before, '^(%S+) %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
+    how, as = how or '', as or '-' -- it may be nothing of ours
     if as == digest then return { 'accepted', 0, '0', '-1', how, '' } end
     if not same(as, digest, body) then return { 'conflict', 0, '0', '-1', how, '' } end
     if how == 'done' then return { 'duplicate', 0, '0', '-1', how, '' } end

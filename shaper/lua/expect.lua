@@ -1,19 +1,20 @@
 -- expect: when a job that waits will start, as timelines, pauses and the present backlogs say.
 
-local SAMPLE = 16 -- tenants of each book that are looked at; the others are taken to be like them
+local SPREAD = 25
+local ALL_OF, SAMPLE = 12, 4 -- so many tenants that share a rate are all looked at; of more, the first few of each book
 
 -- crowd lists the tenants that share the downstream's rate with t. Each stands for `like` of them: waiting jobs, tickets out,
 -- the instant from which on its next may leave, its interval, virtual time and weight.
 local function crowd(ds, t, now)
-  local list = {}
-  for _, book in ipairs({ K_READY, K_DUE }) do
-    local names = call('ZRANGE', book, 0, SAMPLE - 1)
-    local like = call('ZCARD', book) / math.max(#names, 1)
+  local list, counts = {}, { [K_READY] = call('ZCARD', K_READY), [K_DUE] = call('ZCARD', K_DUE) }
+  local most = counts[K_READY] + counts[K_DUE] <= ALL_OF and ALL_OF or SAMPLE
+  for book, n in pairs(counts) do
+    local names = n > 0 and call('ZRANGE', book, 0, most - 1) or {}
     for _, T in ipairs(names) do
       if T ~= t.name then
         local v = call('HMGET', k_tenant(T), 'out', 'next', 'until', 'vt', 'p:rate', 'p:weight')
         local events, period = string.match(v[5] or rule(ds, {}, 'p:rate'), '^(%d+)/(%d+)$')
-        list[#list + 1] = { like = like, waiting = bucket(T), out = tonumber(v[1] or 0),
+        list[#list + 1] = { like = n / #names, waiting = bucket(T), out = tonumber(v[1] or 0),
           first = math.max(now, tonumber(v[2] or 0), tonumber(v[3] or 0)), step = period / events,
           vt = math.max(num(ds, 'vt'), tonumber(v[4] or 0)), weight = tonumber(v[6] or rule(ds, {}, 'p:weight')) }
       end
@@ -25,14 +26,15 @@ end
 -- shared is when the nth job of t starts at the downstream's rate, and not before `own`, when its own timeline lets it. Before it go
 -- what is out, those of t, and of every other tenant what it has, what its own rate lets pass until then, and what its weight earns
 -- it; see pick. The instant stands on both sides, so it is approached from below.
-local function shared(ds, t, nth, own, first, now)
-  if not ds.crowd then ds.crowd = crowd(ds, t, now) end
+local function shared(ds, t, nth, own, first)
   local vt, at = math.max(num(ds, 'vt'), num(t, 'vt')) + (nth - 1) * 1000000 / nrule(ds, t, 'p:weight'), own
+  for _, o in ipairs(ds.crowd) do
+    o.most = math.max(0, math.min(o.waiting, math.ceil((vt - o.vt) * o.weight / 1000000)))
+  end
   for _ = 1, 16 do
     local before = num(ds, 'out') + nth - 1
     for _, o in ipairs(ds.crowd) do
-      before = before + o.like * math.max(0, math.min(o.waiting, math.ceil((vt - o.vt) * o.weight / 1000000),
-        math.floor((at - o.first) / o.step) + 1 - o.out))
+      before = before + o.like * math.max(0, math.min(o.most, math.floor((at - o.first) / o.step) + 1 - o.out))
     end
     local later = math.max(own, first + math.floor(before * ds.tl.step))
     if later <= at then break end
@@ -49,7 +51,19 @@ local function expected(ds, t, nth, now)
   if num(ds, 'alive') < now then return 0, 'no_workers' end
   if nth > by_time(ds, t, now) then return 0, 'in_flight' end
   local from = math.max(now, paused)
-  local at = math.max(from, earliest(t.tl, now, ds.grace)) + math.floor((num(t, 'out') + nth - 1) * t.tl.step)
-  if ds.tl then at = shared(ds, t, nth, at, math.max(from, earliest(ds.tl, now, ds.grace)), now) end
-  return at, ''
+  local own, turn = math.max(from, earliest(t.tl, now, ds.grace)), num(t, 'out') + nth - 1
+  if not ds.tl then return own + math.floor(turn * t.tl.step), '' end
+
+  -- Of the jobs of a call that follow each other, each SPREAD th is reckoned, and what lies between on the line.
+  if not ds.crowd then ds.crowd = crowd(ds, t, now) end
+  local first = math.max(from, earliest(ds.tl, now, ds.grace))
+  local function at(k) return shared(ds, t, nth + k, own + math.floor((turn + k) * t.tl.step), first) end
+  local line = ds.line
+  if not line or nth < line.nth or nth >= line.nth + SPREAD then
+    line = { nth = nth, at = at(0) }
+    ds.line = line
+    return line.at, ''
+  end
+  line.slope = line.slope or (at(SPREAD + line.nth - nth) - line.at) / SPREAD
+  return math.floor(line.at + (nth - line.nth) * line.slope), ''
 end
