@@ -33,7 +33,11 @@ local function ripen(t, now)
   for _, id in ipairs(ids) do
     call('ZREM', k_later(T), id)
     local j = state(T, id)
-    if j then to_front(T, id, j) else call('RPUSH', k_wait(T), id) end
+    if not j then
+      call('RPUSH', k_wait(T), id)
+    elseif j.st == 'z' then -- else it is elsewhere, perhaps running: the books were wrong
+      to_front(T, id, j)
+    end
   end
 end
 
