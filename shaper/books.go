@@ -30,7 +30,7 @@ var bookFaults = map[string]struct{ wrong, mended string }{
 	"out":     {"out on a ticket that nobody watched", "back in front"},
 	"running": {"running without a lease, perhaps for ever", "has a lease, which ends unless its worker extends it"},
 	"dead":    {"dead, and not listed among the dead", "listed"},
-	"state":   {"without a state", "has that of a job that never started"},
+	"state":   {"without a state, or with an outdated one", "has the one of where it is"},
 	"stray":   {"listed where it was not, or twice", "listed there no more"},
 	"body":    {"gone but for its name: Redis has lost the job", "forgotten; offer it again"},
 	"ended":   {"ended, and kept as if it waited", "forgotten but for its end"},

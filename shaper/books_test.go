@@ -100,7 +100,7 @@ type life struct {
 	gaveBack  bool
 }
 
-var lives = []string{"back", "ok1", "fails", "live", "crash", "called-off", "dies", "gives", "long", "ok2", "ok3", "taken-back", "ok4", "ok5", "delayed"}
+var lives = []string{"back", "ok1", "fails", "live", "hand", "crash", "called-off", "dies", "gives", "long", "ok2", "ok3", "taken-back", "ok4", "ok5", "delayed"}
 
 const crashLease = 15 * second
 
@@ -197,6 +197,8 @@ func (l *life) begin(g *Grant) {
 		if id == "called-off" {
 			l.cancel(id)
 		}
+	case id == "hand" && first: // until it is handed back
+		l.live[id], l.until[id] = g, l.now+20*second
 	case id == "fails" && first:
 		l.notBefore[id] = l.now + 5*second
 		l.end(g, Finish{Ending: EndError, Delay: 5 * time.Second, Text: "no"})
@@ -234,6 +236,12 @@ func (l *life) play() {
 	}
 	l.cancel("taken-back")
 	l.step(150 * milli)
+	l.pass(150 * milli)
+	l.release(1) // one is out, and its ticket gets nowhere
+	if g := l.live["hand"]; g != nil {
+		delete(l.live, "hand")
+		l.end(g, Finish{Ending: EndBack})
+	}
 }
 
 // idle tells whether Redis holds nothing more to do.
@@ -316,4 +324,102 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 			t.Errorf("without write %d, %s:\n\t%s", n, lost, strings.Join(l.wrong, "\n\t"))
 		}
 	}
+}
+
+// Whatever single entry, count, state or body somebody takes away from a queue with jobs in every state, or puts where it does not belong, the same.
+func TestBooksThatSomebodySpoilt(t *testing.T) {
+	rdb := redistest.Open(t)
+	type spoil struct {
+		name string
+		do   func(l *life) error
+	}
+	var spoils []spoil
+	ctx := t.Context()
+	key := func(l *life, k string) string { return l.q.prefix + k }
+	add := func(name string, do func(l *life) error) { spoils = append(spoils, spoil{name, do}) }
+	zadd := func(k, member string, score func(l *life) int64) {
+		add(fmt.Sprint("ZADD ", k, " ", member), func(l *life) error {
+			return rdb.ZAdd(ctx, key(l, k), redis.Z{Score: float64(score(l)), Member: member}).Err()
+		})
+	}
+	now := func(l *life) int64 { return l.now }
+
+	sample := newLife(t, rdb) // as each of them will be
+	sample.play()
+	v := look(sample.world, []string{"a"}, lives)
+	members := map[string]map[string]string{"b:a": v.places("w"), "z:a": v.later["a"], "o:a": v.outs["a"], "x:a": v.dead["a"], "out": v.out,
+		"run": v.run, "due": v.due, "tenants": {"a": ""}}
+	for _, k := range slices.Sorted(maps.Keys(members)) {
+		if len(members[k]) == 0 {
+			t.Errorf("nothing is in %s, so nothing can be lost from it", k)
+		}
+		for m := range members[k] {
+			add("ZREM "+k+" "+m, func(l *life) error { return rdb.ZRem(ctx, key(l, k), m).Err() })
+		}
+	}
+	for _, id := range v.wait["a"] {
+		add("LREM w:a "+id, func(l *life) error { return rdb.LRem(ctx, key(l, "w:a"), 0, id).Err() })
+	}
+	for id := range v.state["a"] {
+		add("HDEL s:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "s:a"), id).Err() })
+	}
+	for _, id := range v.bodies["a"] {
+		add("HDEL j:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "j:a"), id).Err() })
+		add("RPUSH w:a "+id, func(l *life) error { return rdb.RPush(ctx, key(l, "w:a"), id).Err() })
+		add("LPUSH w:a "+id, func(l *life) error { return rdb.LPush(ctx, key(l, "w:a"), id).Err() })
+		if v.state["a"][id] != "" {
+			for _, k := range []string{"b:a", "z:a", "o:a", "x:a", "out", "run"} {
+				member := id
+				if k == "out" || k == "run" {
+					member = "a " + id
+				}
+				if _, there := members[k][member]; !there {
+					zadd(k, member, now)
+				}
+			}
+		}
+	}
+	for _, k := range []string{"b:a", "z:a", "o:a", "x:a"} {
+		zadd(k, "nobody", now)
+	}
+	zadd("out", "a nobody", now)
+	zadd("run", "a nobody", now)
+	add("RPUSH w:a nobody", func(l *life) error { return rdb.RPush(ctx, key(l, "w:a"), "nobody").Err() })
+	add("HSET s:a nobody", func(l *life) error { return rdb.HSet(ctx, key(l, "s:a"), "nobody", v.state["a"]["live"]).Err() })
+	zadd("due", "a", func(l *life) int64 { return l.now + 3600*second })
+	zadd("tenants", "a", now)
+	zadd("tenants", "idle", func(*life) int64 { return forever })
+	for _, f := range []struct{ key, field string }{{"d", "out"}, {"d", "run"}, {"t:a", "out"}, {"t:a", "run"}, {"pools", "p:n"}} {
+		for _, n := range []int{0, 1, 7, 1000} {
+			add(fmt.Sprint("HSET ", f.key, " ", f.field, " ", n), func(l *life) error { return rdb.HSet(ctx, key(l, f.key), f.field, n).Err() })
+		}
+		add("HDEL "+f.key+" "+f.field, func(l *life) error { return rdb.HDel(ctx, key(l, f.key), f.field).Err() })
+	}
+	add("HDEL t:a busy", func(l *life) error { return rdb.HDel(ctx, key(l, "t:a"), "busy").Err() })
+	add("PEXPIRE t:a", func(l *life) error { return rdb.PExpire(ctx, key(l, "t:a"), time.Hour).Err() })
+
+	for i, s := range spoils {
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
+		l := newLife(t, rdb)
+		l.play()
+		l.must(s.do(l))
+		l.toTheEnd(s.name)
+		if len(l.wrong) > 0 {
+			t.Errorf("after %s:\n\t%s", s.name, strings.Join(l.wrong, "\n\t"))
+		}
+	}
+	t.Logf("%d ways: %v", len(spoils), v)
+}
+
+// places are the jobs of tenant a whose states begin so.
+func (v view) places(st string) map[string]string {
+	m := map[string]string{}
+	for id, line := range v.state["a"] {
+		if strings.HasPrefix(line, st+" ") {
+			m[id] = ""
+		}
+	}
+	return m
 }

@@ -11,7 +11,7 @@
 -- Returns {where to go on, "0" = that was all, {kind, id, …} of what was wrong, {ids to look at}}. The ids are those of "waits"; and
 -- of "jobs" those that can be nowhere but there, for a list is not searched for each of them. Kinds:
 --   waiting, delayed, out, running, dead   it was not in the book of those: it is
---   state   its state was lost, and is written anew, as that of a job which was never started
+--   state   its state was lost or outdated: it is written anew, if need be as that of a job which was never started
 --   stray   an entry, or a state, that no job bears out: it is gone
 --   body    the same, and no end of the job is known: Redis lost the job itself
 --   ended   it had ended, and its body stayed: it is gone
@@ -46,13 +46,19 @@ end
 -- gone is the kind of an entry whose job is not there.
 local function gone(id) return call('EXISTS', k_end(T, id)) == 1 and 'stray' or 'body' end
 
--- entry looks at an entry of a sorted set, whose job should be in the state `st`. With `anew`, a state that is lost is written anew.
+-- entry looks at an entry of a sorted set, whose job should be in the state `st`. If the job is where its state says, the entry is left
+-- over; if it is in no other book, its state is. With `anew`, a state that is lost is written anew.
 local function entry(key, id, st, anew)
   local j, body = state(T, id), call('HGET', k_jobs(T), id)
   if not body then
     if find(gone(id), id) then call('ZREM', key, id) end
   elseif j and j.st ~= st then
-    if find('stray', id) then call('ZREM', key, id) end
+    if held(T, id, j) then
+      if find('stray', id) then call('ZREM', key, id) end
+    elseif find('state', id) then
+      j.st = st
+      store(T, id, j)
+    end
   elseif not j and anew and find('state', id) then
     j = fresh(header(body).since)
     j.st, j.err = st, 'what was known of its starts is lost'
