@@ -59,6 +59,15 @@ func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
 	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
 }
 
+// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of a pool of workers.
+func (a *Admin) Seen(ctx context.Context) (bool, error) {
+	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey()).Result()
+	if err != nil {
+		return false, storeErr("look for the downstream", err)
+	}
+	return n == 1, nil
+}
+
 // bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most; whatever loops is here.
 type bookkeeper struct {
 	q     queue
@@ -104,7 +113,7 @@ func (b *bookkeeper) tenants(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(names, batch) {
+	for part := range slices.Chunk(names, batch/2) { // a whole batch would take Redis more than a millisecond
 		differ := part
 		if !b.all {
 			if differ, err = b.compare(ctx, false, part); err != nil {
@@ -236,7 +245,7 @@ func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
 			return err
 		}
 	}
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(suspects)), 5) { // each may walk over a list
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(suspects)), 2) { // each may walk over a list
 		args := []any{}
 		for _, id := range part {
 			args = append(args, id)

@@ -353,14 +353,14 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 		if len(members[k]) == 0 {
 			t.Errorf("nothing is in %s, so nothing can be lost from it", k)
 		}
-		for m := range members[k] {
+		for _, m := range slices.Sorted(maps.Keys(members[k])) {
 			add("ZREM "+k+" "+m, func(l *life) error { return rdb.ZRem(ctx, key(l, k), m).Err() })
 		}
 	}
 	for _, id := range v.wait["a"] {
 		add("LREM w:a "+id, func(l *life) error { return rdb.LRem(ctx, key(l, "w:a"), 0, id).Err() })
 	}
-	for id := range v.state["a"] {
+	for _, id := range slices.Sorted(maps.Keys(v.state["a"])) {
 		add("HDEL s:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "s:a"), id).Err() })
 	}
 	for _, id := range v.bodies["a"] {

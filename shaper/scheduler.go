@@ -58,7 +58,7 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	if opts.TicketTTL == 0 {
 		opts.TicketTTL = 2 * time.Second
 	}
-	if opts.Books == 0 {
+	if opts.Books <= 0 {
 		opts.Books = time.Minute
 	}
 	if opts.Logger == nil {

@@ -36,7 +36,8 @@ type daemon struct {
 	schedulers []*shaper.Scheduler
 	server     *http.Server
 	top        *top.Publisher // of what the API is offered; nil without one
-	served     chan error     // what ended the server
+	mended     *prometheus.CounterVec
+	served     chan error // what ended the server
 	draining   atomic.Bool
 }
 
