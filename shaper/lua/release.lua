@@ -55,13 +55,13 @@ local function back(book, counter, over, bring)
       bring(t, id, j)
     else -- the books were wrong. It is taken out of this one; what is in no other, or cannot be read, is not lost
       call('ZREM', book, members[i])
-      local body = call('HGET', k_jobs(T), id)
-      if body and (not j or (j.st == 'w' or j.st == 'o') and not held(T, id, j)) then
-        call('ZREM', K_OUT, members[i])
-        call('ZREM', k_outs(T), id)
-        add(t, counter, -1)
-        add(ds, counter, -1)
-        to_front(T, id, j or fresh(header(body).since))
+      if not j or (j.st == 'w' or j.st == 'o') and not held(T, id, j) then
+        local body = call('HGET', k_jobs(T), id)
+        if call('ZREM', K_OUT, members[i]) + call('ZREM', k_outs(T), id) > 0 or body then -- else it ended, and was counted then
+          add(t, counter, -1)
+          add(ds, counter, -1)
+        end
+        if body then to_front(T, id, j or fresh(header(body).since)) end
       end
     end
     settle(ds, t, now)
