@@ -161,6 +161,9 @@ func TestCluster(t *testing.T) {
 		w, ctx := newWorld(t, client), t.Context() // for the scripts that the players leave out
 		w.set("a", Policy{})
 		w.offers("a", 2)
+		if faults, err := w.admin.Books(ctx, true); err != nil || len(faults) > 0 {
+			t.Errorf("books: %v, %v", faults, err)
+		}
 		if _, err := w.admin.Stats(ctx, true); err != nil {
 			t.Error(err)
 		}
@@ -312,6 +315,7 @@ func (c *calls) all(t *testing.T) {
 		"enqueue": enqueueScript, "release": releaseScript, "gate": gateScript, "finish": finishScript, "beat": beatScript,
 		"giveback": givebackScript, "cancel": cancelScript, "dead": deadScript, "purge": purgeScript, "policy": policyScript,
 		"config": configScript, "pause": pauseScript, "forget": forgetScript, "find": findScript, "stats": statsScript,
+		"compare": compareScript, "mend": mendScript,
 	} {
 		if _, called := c.hashes.Load(s.Hash()); !called {
 			t.Errorf("%s has not been called on a cluster", name)

@@ -169,6 +169,11 @@ func (p *player) check() {
 	if err := p.m.diff(p.look(), p.now); err != nil {
 		p.t.Error(err)
 	}
+	if p.r.IntN(10) == 0 {
+		if faults, err := p.admin.Books(p.t.Context(), false); err != nil || len(faults) > 0 {
+			p.t.Errorf("the books are right, and found to be wrong: %v (%v)", faults, err)
+		}
+	}
 }
 
 // repeat makes a call once, or some times with the same arguments; repeating it must change nothing and answer the same.

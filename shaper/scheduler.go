@@ -23,7 +23,7 @@ type Dispatcher interface {
 // processes; none is the leader, and the rate does not depend on how many there are.
 //
 // It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and looks for
-// itself once in a Poll.
+// itself once in a Poll. Beside that it compares the books of the downstream, and mends them, see BookFault.
 type Scheduler struct {
 	q          queue
 	dispatcher Dispatcher
@@ -41,6 +41,8 @@ type SchedulerOptions struct {
 	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 2s
 	Logger    *slog.Logger  // default slog.Default()
 	OnRelease func(RTT time.Duration, tickets int)
+	Books     time.Duration     // how often its books are compared, and mended; default 1m
+	OnMended  func([]BookFault) // what was mended
 }
 
 // releaseLimit is how many tickets one call releases at most.
@@ -65,6 +67,9 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	}
 	if opts.TicketTTL == 0 {
 		opts.TicketTTL = 2 * time.Second
+	}
+	if opts.Books <= 0 {
+		opts.Books = time.Minute
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -93,6 +98,9 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	go func() {
 		defer close(s.done)
 		defer l.Close()
+		var books sync.WaitGroup
+		defer books.Wait()
+		books.Go(func() { s.keepBooks(ctx) })
 		s.loop(ctx)
 	}()
 	return nil

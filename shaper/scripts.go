@@ -63,7 +63,7 @@ func script(files ...string) *luaScript {
 
 var (
 	enqueueScript  = script("base", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "pools", "place", "expect", "algorithms", "admit", "enqueue")
-	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "release")
+	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "held", "pools", "pick", "release")
 	gateScript     = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "gate")
 	finishScript   = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "slot", "finish")
 	beatScript     = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "beat")
@@ -77,6 +77,8 @@ var (
 	forgetScript   = script("base", "log", "hash", "timeline", "tenant", "forget")
 	findScript     = script("base", "log", "hash", "timeline", "tenant", "job", "place", "find")
 	statsScript    = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "expect", "stats")
+	compareScript  = script("base", "log", "hash", "timeline", "tenant", "compare")
+	mendScript     = script("base", "log", "hash", "timeline", "tenant", "job", "held", "place", "mend")
 )
 
 // batch is how many items a script handles at most in one call: BATCH in lua/base.lua.

@@ -6,11 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v2"
 
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // doctorPatience is how long the examination may take. A Redis that is slower is of no use to a queue.
@@ -18,15 +20,20 @@ const doctorPatience = 15 * time.Second
 
 func doctorCommand() *cli.Command {
 	return cliutil.Examples(&cli.Command{
-		Name: "doctor", Usage: "tell whether a Redis is fit to keep jobs, and what to change",
+		Name: "doctor", Usage: "tell whether a Redis is fit to keep jobs, and what to change; mend the books of a downstream",
 		Description: "It looks at the settings and the state of the server, or of each primary of a cluster, and tries every command that\n" +
 			"daemons and producers send, on keys of its own; nothing stays. The worst comes first. `shaper run` looks at the same\n" +
 			"when it starts, and does not start where a line says refuse.\n\n" +
-			"Exit codes: 0 fit, perhaps with warnings; 1 unfit; 69 it does not answer; 64 usage.",
-		Flags:  append(cmdline.StoreFlags(), cmdline.JSONFlag()),
+			"Then it compares the books of a downstream: whether each job of each tenant is in exactly one place, and the counts are right. A\n" +
+			"write that a failover lost, or that somebody made by hand, leaves them wrong. Schedulers mend most of that within minutes;\n" +
+			"--repair mends all of it now, and tells what it was. Both may be done while jobs run.\n\n" +
+			"Exit codes: 0 fit, perhaps with warnings, and the books are right or were mended; 1 unfit, or wrong books; 69 it does\n" +
+			"not answer; 65 no such downstream; 64 usage.",
+		Flags:  cmdline.Flags(&cli.BoolFlag{Name: "repair", Usage: "mend the books of the downstream"}),
 		Action: cmdline.Action(doctor),
 	},
 		"shaper doctor --redis redis://10.0.0.5/0",
+		"shaper doctor --downstream transcoder --repair",
 		"shaper doctor --json | jq -r 'select(.severity == \"refuse\") | .fix'")
 }
 
@@ -38,16 +45,34 @@ type finding struct {
 	Fix      string `json:"fix"`
 }
 
+// bookFault is a shaper.BookFault in JSON.
+type bookFault struct {
+	Severity   string `json:"severity"` // "books" or "mended"
+	Downstream string `json:"downstream"`
+	Kind       string `json:"kind"`
+	Count      int    `json:"count"`
+	Tenant     string `json:"tenant"` // of one of them
+	Of         string `json:"of"`
+	Text       string `json:"text"`
+	Fix        string `json:"fix"`
+}
+
 // diagnosis is the last line: how many findings there are of each severity.
 type diagnosis struct {
 	Fit    bool `json:"fit"`
 	Refuse int  `json:"refuse"`
 	Warn   int  `json:"warn"`
 	Note   int  `json:"note"`
+	Books  int  `json:"books"`  // faults of the books that are left
+	Mended int  `json:"mended"` // and that were mended
 }
 
 func doctor(c *cli.Context) error {
 	if _, err := cliutil.Args(c); err != nil {
+		return err
+	}
+	downstream := c.String("downstream")
+	if err := shaper.ValidName("downstream", downstream); err != nil { // before the store is asked
 		return err
 	}
 	s, err := cmdline.OpenLazily(c, "shaper-doctor")
@@ -83,16 +108,67 @@ func doctor(c *cli.Context) error {
 		}
 	}
 	all.Fit = all.Refuse == 0
+	if all.Fit && !away {
+		if err := books(c, s.Client, downstream, &all, print); err != nil {
+			return err
+		}
+	}
 	if err := print(all, s.Describe+" is "+all.String()); err != nil {
 		return err
 	}
 	switch {
 	case away:
 		return &cliutil.Exit{Code: cliutil.ExitUnavailable}
-	case !all.Fit:
+	case !all.Fit, all.Books > 0:
 		return &cliutil.Exit{Code: cliutil.ExitFailed}
 	}
 	return nil
+}
+
+// books compares the books of a downstream, and has them mended where that was asked for.
+func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *diagnosis, print func(any, string) error) error {
+	admin, err := shaper.NewAdmin(rdb, downstream)
+	if err != nil {
+		return err
+	}
+	seen, err := admin.Seen(c.Context)
+	if err != nil {
+		return err
+	}
+	repair := c.Bool("repair")
+	if !seen {
+		if repair || c.IsSet("downstream") {
+			return &cliutil.Exit{Code: cliutil.ExitDataErr, Err: fmt.Errorf("downstream %s: nothing of it is in this Redis", downstream)}
+		}
+		return nil
+	}
+	faults, err := admin.Books(c.Context, repair)
+	if err != nil {
+		return err
+	}
+	tell := func(faults []shaper.BookFault, severity, fix string, n *int) error {
+		for _, f := range faults {
+			*n += f.Count
+			fix := fix
+			if fix == "" {
+				fix = f.Mended()
+			}
+			line := bookFault{severity, downstream, f.Kind, f.Count, f.Tenant, f.Of, f.String(), fix}
+			if err := print(line, fmt.Sprintf("%s: downstream %s: %s: %s", severity, downstream, line.Text, line.Fix)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if repair {
+		if err := tell(faults, "mended", "", &all.Mended); err != nil || len(faults) == 0 {
+			return err
+		}
+		if faults, err = admin.Books(c.Context, false); err != nil {
+			return err
+		}
+	}
+	return tell(faults, "books", "shaper doctor --repair --downstream "+downstream, &all.Books)
 }
 
 // String is what the last line says of the store.
@@ -101,7 +177,7 @@ func (d diagnosis) String() string {
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{d.Refuse, "refusal"}, {d.Warn, "warning"}, {d.Note, "note"}} {
+	}{{d.Refuse, "refusal"}, {d.Warn, "warning"}, {d.Note, "note"}, {d.Books, "book fault"}, {d.Mended, "mended book fault"}} {
 		if n.n == 1 {
 			parts = append(parts, "1 "+n.what)
 		} else if n.n > 1 {

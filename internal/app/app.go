@@ -40,7 +40,8 @@ type daemon struct {
 	server     *http.Server
 	api        *api.Handler   // behind server
 	top        *top.Publisher // of what the API is offered; nil without one
-	served     chan error     // what ended the server
+	mended     *prometheus.CounterVec
+	served     chan error // what ended the server
 	draining   atomic.Bool
 }
 

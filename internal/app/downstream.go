@@ -29,7 +29,11 @@ func (d *daemon) startDownstream(ctx context.Context, ds Downstream) error {
 	if err != nil {
 		return err
 	}
-	s, err := shaper.NewScheduler(d.store.Client, ds.Name, dispatcher, shaper.SchedulerOptions{Logger: d.log})
+	s, err := shaper.NewScheduler(d.store.Client, ds.Name, dispatcher, shaper.SchedulerOptions{Logger: d.log, OnMended: func(faults []shaper.BookFault) {
+		for _, f := range faults {
+			d.mended.WithLabelValues(ds.Name, f.Kind).Add(float64(f.Count))
+		}
+	}})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ const Env = "SHAPER_CRASH"
 var calls = []string{
 	// the scripts of package shaper, by the names of their files
 	"enqueue", "release", "gate", "finish", "beat", "giveback", "cancel", "dead", "purge", "policy", "config", "pause", "forget", "find",
-	"stats",
+	"stats", "compare", "mend",
 	"pipeline", // enqueue scripts that share a round trip
 	"ticket",   // asynq takes a ticket
 	"dequeue",  // asynq hands a ticket out; after is hit when there was one

@@ -20,11 +20,13 @@ type operator struct {
 	admin  *shaper.Admin
 	gate   *shaper.Gate
 	rec    *history.Recorder
+
+	downstream string
 }
 
 // newOperator returns an operator of a role's downstream; its owner closes it.
 func newOperator(r role, opts redisurl.Options) (o *operator, err error) {
-	o = &operator{}
+	o = &operator{downstream: r.Downstream}
 	if o.rdb, err = redisurl.Open(unhurried(r.Redis), opts); err != nil {
 		return nil, err
 	}
@@ -177,9 +179,29 @@ var operations = map[string]operation{
 		_, err := o.admin.Stats(ctx, true)
 		return err
 	}, nil},
+	"compare": mending("k"),
+	"mend":    mending("m"),
 	"giveback": {func(ctx context.Context, o *operator, n int) error {
 		return o.gate.GiveBack(ctx, shaper.Ticket{Tenant: "a", ID: jobOf("a", n).ID, Release: 1})
 	}, nil},
+}
+
+// mending takes a job of a tenant out of the books, and has them mended. The job would be left for ever, were they not.
+func mending(tenant string) operation {
+	return operation{func(ctx context.Context, o *operator, n int) error {
+		s := later(tenant, n)
+		if err := o.offered(o.client.Offer(ctx, s)); err != nil {
+			return err
+		}
+		if err := o.rdb.ZRem(ctx, "shaper:{"+o.downstream+"}:z:"+tenant, s.ID).Err(); err != nil {
+			return err
+		}
+		if _, err := o.admin.Books(ctx, true); err != nil {
+			return err
+		}
+		_, err := o.admin.Purge(ctx, tenant)
+		return err
+	}, nil}
 }
 
 // jobOf is a job that runs for a moment, under an id that does not change.

@@ -108,7 +108,7 @@ local function expire_or_drop()
     for _, id in ipairs(ids) do
       if #ends == most or not expires and #oldest == most then return end
       local j = state(T, id)
-      local body = not (j and j.att > 0) and call('HGET', k_jobs(T), id)
+      local body = not (j and (j.att > 0 or j.st ~= 'w')) and call('HGET', k_jobs(T), id)
       if body then
         local h = header(body)
         if overdue(ds, t, h, now) then

@@ -33,7 +33,11 @@ local function ripen(t, now)
   for _, id in ipairs(ids) do
     call('ZREM', k_later(T), id)
     local j = state(T, id)
-    if j then to_front(T, id, j) else call('RPUSH', k_wait(T), id) end
+    if not j then
+      call('RPUSH', k_wait(T), id)
+    elseif j.st == 'z' then -- else it is elsewhere, perhaps running: the books were wrong
+      to_front(T, id, j)
+    end
   end
 end
 
@@ -46,7 +50,8 @@ local function head(ds, t, now)
     local body = call('HGET', k_jobs(T), id)
     local h = header(body)
     local j = state(T, id) or fresh(h.since)
-    if body and j.st == 'w' then -- else it is not here: the books were wrong
+    local later = h.since > now and call('ZSCORE', k_later(T), id) -- in the future, too, if the clock stepped back
+    if body and j.st == 'w' and not later then -- else it is not here: the books were wrong
       if j.att == 0 and overdue(ds, t, h, now) then
         finished(ds, t, id, j, 'expired', '', now)
       else

@@ -2,6 +2,16 @@
 
 local NEAR = 1000 -- jobs from the head among which an id is looked for; beyond, the list is searched by `since`
 
+-- accepted_before is where in a list the first job stands that was accepted at `since` or later, looked for between low and high.
+local function accepted_before(T, since, low, high)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local body = call('HGET', k_jobs(T), call('LINDEX', k_wait(T), middle))
+    if header(body).since < since then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
 -- place_of is the place of a waiting job that was accepted at `since`, from 1; 0 if it does not wait. Of two jobs behind the first
 -- thousand whose order is not that of `since` (one that was delayed) it may be off by what overtook them.
 local function place_of(T, id, since)
@@ -12,11 +22,7 @@ local function place_of(T, id, since)
   if at then return ahead + at end
   local low, high = NEAR, call('LLEN', list)
   if high <= NEAR then return 0 end
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    local body = call('HGET', k_jobs(T), call('LINDEX', list, middle))
-    if header(body).since < since then low = middle + 1 else high = middle end
-  end
+  low = accepted_before(T, since, low, high)
   for i, other in ipairs(call('LRANGE', list, math.max(low - BATCH, 0), low + BATCH)) do
     if other == id then return ahead + math.max(low - BATCH, 0) + i - 1 end
   end

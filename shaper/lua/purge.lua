@@ -16,7 +16,7 @@ local t = tenant(ds, T, now)
 local n = 0
 local function out(id)
   local j = state(T, id)
-  finished(ds, t, id, j or fresh(0), 'cancelled', '', now)
+  if not j or j.st == 'w' or j.st == 'z' then finished(ds, t, id, j or fresh(0), 'cancelled', '', now) end -- else the books were wrong
   n = n + 1
 end
 while n < BATCH do

@@ -51,14 +51,18 @@ local function back(book, counter, over, bring)
   for i = #members, 1, -1 do
     local T, id = string.match(members[i], '^(%S+) (%S+)$')
     local t, j = load(ds, cache, T, now), state(T, id)
-    if j then
+    if j and (book == K_OUT and j.st == 'o' or book == K_RUN and (j.st == 'r' or j.st == 'c')) then
       bring(t, id, j)
-    else -- its state cannot be read: whatever it was, it is not lost
+    else -- the books were wrong. It is taken out of this one; what is in no other, or cannot be read, is not lost
       call('ZREM', book, members[i])
-      call('ZREM', k_outs(T), id)
-      add(t, counter, -1)
-      add(ds, counter, -1)
-      if call('HEXISTS', k_jobs(T), id) == 1 then to_front(T, id, fresh(header(call('HGET', k_jobs(T), id)).since)) end
+      if not j or (j.st == 'w' or j.st == 'o') and not held(T, id, j) then
+        local body = call('HGET', k_jobs(T), id)
+        if call('ZREM', K_OUT, members[i]) + call('ZREM', k_outs(T), id) > 0 or body then -- else it ended, and was counted then
+          add(t, counter, -1)
+          add(ds, counter, -1)
+        end
+        if body then to_front(T, id, j or fresh(header(body).since)) end
+      end
     end
     settle(ds, t, now)
   end

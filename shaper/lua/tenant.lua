@@ -125,10 +125,9 @@ local function by_time(ds, t, now)
   return first
 end
 
--- settle files a tenant under the instant at which its head may leave, or takes it out of the books when nothing can.
--- Called after every change of a tenant. Returns true if the scheduler should wake up for it.
+-- leaves tells when a tenant's head may leave, nil if nothing can; whether any job of it waits or will; and its next turn.
 -- Tickets go out a lead before that instant; what must not go out early (a delay, a pause) is filed a lead later.
-local function settle(ds, t, now)
+local function leaves(ds, t, now)
   local T, at = t.name, nil
   local waiting, later = call('EXISTS', k_wait(T), k_back(T)) > 0, call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')
   local turn = likely(t.tl, num(t, 'out'), now, ds.grace)
@@ -140,9 +139,17 @@ local function settle(ds, t, now)
     end
   end
   if num(t, 'until') > now then at = at and math.max(at, num(t, 'until') + ds.lead) end
+  return at, waiting or later[1] ~= nil, turn
+end
+
+-- settle files a tenant under the instant at which its head may leave, or takes it out of the books when nothing can.
+-- Called after every change of a tenant. Returns true if the scheduler should wake up for it.
+local function settle(ds, t, now)
+  local T = t.name
+  local at, waits, turn = leaves(ds, t, now)
   put(t, 'due', math.floor(turn)) -- this and the next for the answers of enqueue_busy
   put(t, 'by_time', int(by_time(ds, t, now)))
-  local is_busy = waiting or later[1] or busy(t) > 0
+  local is_busy = waits or busy(t) > 0
   if is_busy and not t.busy then
     put(t, 'busy', '1')
     call('PERSIST', t.key)

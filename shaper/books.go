@@ -1,0 +1,315 @@
+package shaper
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// BookFault is one kind of what was wrong with the books of a downstream: which job is where, how many are in flight, who has
+// something to start. Every script leaves them right, so a fault is a write that was lost, as in a failover, or made by hand.
+type BookFault struct {
+	Kind   string // see bookFaults
+	Count  int    // how many there are
+	Tenant string // of one of them; empty = the downstream's own
+	Of     string // the job, or what else it was
+}
+
+// bookFaults says what is wrong, by kind, and what comes of it once it is mended.
+var bookFaults = map[string]struct{ wrong, mended string }{
+	"waiting": {"in no bucket, and would never have started", "back in its place"},
+	"delayed": {"to come later, and nothing would have brought it", "comes when it is due, or after its longest backoff"},
+	"out":     {"out on a ticket that nobody watched", "back in front"},
+	"running": {"running without a lease, perhaps for ever", "has a lease, which ends unless its worker extends it"},
+	"dead":    {"dead, and not listed among the dead", "listed"},
+	"state":   {"without a state, or with an outdated one", "has the one of where it is"},
+	"stray":   {"listed where it was not, or twice", "listed there no more"},
+	"body":    {"gone but for its name: Redis has lost the job", "forgotten; offer it again"},
+	"ended":   {"ended, and kept as if it waited", "forgotten but for its end"},
+	"count":   {"wrong count of jobs in flight", "counted anew"},
+	"places":  {"wrong count of a pool's running jobs", "counted anew"},
+	"filed":   {"tenant with something to start, and no scheduler was to look at it in time", "filed"},
+	"index":   {"tenant taken for idle while it was busy, or the other way round", "indexed"},
+}
+
+// String tells what was wrong.
+func (f BookFault) String() string {
+	return fmt.Sprintf("%d × %s (%s)", f.Count, bookFaults[f.Kind].wrong, f.Example())
+}
+
+// Mended tells what came of it by mending.
+func (f BookFault) Mended() string { return bookFaults[f.Kind].mended }
+
+// Example names one of them.
+func (f BookFault) Example() string {
+	return strings.TrimSpace(cmp.Or(f.Tenant, "the downstream") + " " + f.Of)
+}
+
+// Books looks at every job of every tenant that is known, and tells what is wrong with the books; with mend it puts it right. A
+// worker keeps a job that the books had lost, and no job starts twice or earlier for it. Jobs may come and go meanwhile.
+func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
+	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
+}
+
+// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of a pool of workers.
+func (a *Admin) Seen(ctx context.Context) (bool, error) {
+	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey()).Result()
+	if err != nil {
+		return false, storeErr("look for the downstream", err)
+	}
+	return n == 1, nil
+}
+
+// bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most; whatever loops is here.
+type bookkeeper struct {
+	q     queue
+	mend  bool
+	all   bool          // every job of every known tenant; else of those with something to do or that had it of late, where sizes and counts differ
+	pause time.Duration // between two calls, so that Redis serves others
+
+	faults map[string]*BookFault
+	seen   map[[3]string]bool // one may be met twice
+}
+
+// pass goes through the books once. since is when the last pass began: a tenant that became idle later is looked at too, for a job that
+// is lost may have been its last. It returns what it found also with an error.
+func (b *bookkeeper) pass(ctx context.Context, since time.Time) ([]BookFault, error) {
+	b.faults, b.seen = map[string]*BookFault{}, map[[3]string]bool{}
+	err := b.tenants(ctx, since)
+	if err == nil {
+		_, err = b.compare(ctx, b.all, nil) // when jobs are back in their places
+	}
+	kinds := slices.Sorted(maps.Keys(b.faults))
+	out := make([]BookFault, len(kinds))
+	for i, k := range kinds {
+		out[i] = *b.faults[k]
+	}
+	return out, err
+}
+
+func (b *bookkeeper) found(kind, tenant, of string) {
+	if b.seen[[3]string{kind, tenant, of}] {
+		return
+	}
+	b.seen[[3]string{kind, tenant, of}] = true
+	f := b.faults[kind]
+	if f == nil {
+		f = &BookFault{Kind: kind, Tenant: tenant, Of: of}
+		b.faults[kind] = f
+	}
+	f.Count++
+}
+
+func (b *bookkeeper) tenants(ctx context.Context, since time.Time) error {
+	names, err := b.names(ctx, since)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(names, batch/2) { // a whole batch would take Redis more than a millisecond
+		differ := part
+		if !b.all {
+			if differ, err = b.compare(ctx, false, part); err != nil {
+				return err
+			}
+		}
+		for _, tenant := range differ {
+			if err := b.audit(ctx, tenant); err != nil {
+				return err
+			}
+		}
+		if len(differ) > 0 {
+			if _, err := b.compare(ctx, true, differ); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// names are the tenants to look at. One that is missing in the index of tenants has something in another book.
+func (b *bookkeeper) names(ctx context.Context, since time.Time) ([]string, error) {
+	set := map[string]bool{}
+	lowest := "-inf"
+	if !b.all {
+		lowest = strconv.FormatInt(since.UnixMicro(), 10)
+	}
+	for _, book := range []struct{ key, lowest string }{
+		{b.q.tenantsKey(), lowest}, {b.q.dueKey(), "-inf"}, {b.q.readyKey(), "-inf"}, {b.q.outKey(), "-inf"}, {b.q.runKey(), "-inf"},
+	} {
+		const page = 500
+		for at := int64(0); ; at += page {
+			l, err := b.q.rdb.ZRangeByScore(ctx, book.key, &redis.ZRangeBy{Min: book.lowest, Max: "+inf", Offset: at, Count: page}).Result()
+			if err != nil {
+				return nil, storeErr("list tenants", err)
+			}
+			for _, member := range l {
+				tenant, _, _ := strings.Cut(member, " ")
+				set[tenant] = true
+			}
+			if len(l) < page {
+				break
+			}
+			if err := b.rest(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set)), nil
+}
+
+// rest waits between two calls.
+func (b *bookkeeper) rest(ctx context.Context) error {
+	if b.pause == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(b.pause)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func flag(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// compare compares sizes and counts, see lua/compare.lua, and returns the tenants whose jobs want a look.
+func (b *bookkeeper) compare(ctx context.Context, sure bool, tenants []string) (differ []string, err error) {
+	args := []any{flag(b.mend), flag(sure)}
+	for _, t := range tenants {
+		args = append(args, t)
+	}
+	v, err := b.q.run(ctx, compareScript, "compare the books", args...)
+	if err != nil {
+		return nil, err
+	}
+	for r := replyOf(v); r.more(); {
+		kind, tenant, of := r.str(), r.str(), r.str()
+		if kind == "jobs" {
+			differ = append(differ, tenant)
+		} else {
+			b.found(kind, tenant, of)
+		}
+	}
+	return differ, b.rest(ctx)
+}
+
+// audit looks at all jobs of a tenant and all entries of its books.
+func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
+	none := func(string) {}
+	for _, what := range []string{"lines", "back", "later", "outs", "dead"} {
+		if err := b.look(ctx, tenant, what, none); err != nil {
+			return err
+		}
+	}
+	list, err := b.list(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	suspects := map[string]bool{} // it is in no book, or twice in the list
+	if err := b.look(ctx, tenant, "jobs", func(id string) {
+		if list.count(id) == 0 {
+			suspects[id] = true
+		}
+	}); err != nil {
+		return err
+	}
+	if len(suspects) == 0 && !list.doubles {
+		return nil
+	}
+	// Jobs came and went meanwhile: believe only what is so again.
+	if list, err = b.list(ctx, tenant); err != nil {
+		return err
+	}
+	maps.DeleteFunc(suspects, func(id string, _ bool) bool { return list.count(id) > 0 })
+	if list.doubles {
+		if err := b.look(ctx, tenant, "waits", func(id string) {
+			if list.count(id) > 1 {
+				suspects[id] = true
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(suspects)), 2) { // each may walk over a list
+		args := []any{}
+		for _, id := range part {
+			args = append(args, id)
+		}
+		if _, err := b.call(ctx, tenant, "ids", none, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// look goes through what lua/mend.lua is told to look at, and calls each with the ids that it returns.
+func (b *bookkeeper) look(ctx context.Context, tenant, what string, each func(id string)) error {
+	for at := "0"; ; {
+		var err error
+		if at, err = b.call(ctx, tenant, what, each, at); err != nil || at == "0" {
+			return err
+		}
+	}
+}
+
+func (b *bookkeeper) call(ctx context.Context, tenant, what string, each func(id string), args ...any) (goesOn string, err error) {
+	v, err := b.q.run(ctx, mendScript, "mend the books", append([]any{flag(b.mend), tenant, what}, args...)...)
+	if err != nil {
+		return "", err
+	}
+	r := replyOf(v)
+	goesOn = r.str()
+	for f := replyOf(r.next()); f.more(); {
+		kind, id := f.str(), f.str()
+		b.found(kind, tenant, id)
+	}
+	for ids := replyOf(r.next()); ids.more(); {
+		each(ids.str())
+	}
+	return goesOn, b.rest(ctx)
+}
+
+// idList is a list of ids that may be long: eight bytes for each.
+type idList struct {
+	sums    []uint64 // sorted
+	doubles bool
+}
+
+func (b *bookkeeper) list(ctx context.Context, tenant string) (l idList, err error) {
+	err = b.look(ctx, tenant, "waits", func(id string) { l.sums = append(l.sums, sum64(id)) })
+	slices.Sort(l.sums)
+	for i := 1; i < len(l.sums); i++ {
+		l.doubles = l.doubles || l.sums[i] == l.sums[i-1]
+	}
+	return l, err
+}
+
+// count is how often an id is in the list.
+func (l idList) count(id string) (n int) {
+	at, _ := slices.BinarySearch(l.sums, sum64(id))
+	for at+n < len(l.sums) && l.sums[at+n] == sum64(id) {
+		n++
+	}
+	return n
+}
+
+func sum64(id string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	return h.Sum64()
+}

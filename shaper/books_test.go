@@ -1,0 +1,429 @@
+package shaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// losing is the preamble of scripts that lose the n-th write after n was put under the key "lose", that one alone: the script goes on as if
+// it had been made. What it was stands under "lost".
+const losing = `
+local raw = redis.call
+local instead = {
+  HSET = function() return 1 end, HSETNX = function(k, f) return 1 - raw('HEXISTS', k, f) end,
+  HINCRBY = function(k, f, n) return (tonumber(raw('HGET', k, f)) or 0) + n end, HDEL = function(k, f) return raw('HEXISTS', k, f) end,
+  ZADD = function() return 1 end, ZREM = function(k, m) return raw('ZSCORE', k, m) and 1 or 0 end,
+  ZPOPMIN = function(k) return raw('ZRANGE', k, 0, 0, 'WITHSCORES') end,
+  LPOP = function(k) return raw('LINDEX', k, 0) end, RPUSH = function() return 1 end, LREM = function() return 1 end,
+  SET = function() return 'OK' end, PERSIST = function() return 1 end, PEXPIRE = function() return 1 end,
+}
+local function call(cmd, ...)
+  if instead[cmd] and raw('DECR', P .. 'lose') == 0 then
+    raw('SET', P .. 'lost', table.concat({ cmd, ... }, ' '))
+    return instead[cmd](...)
+  end
+  return raw(cmd, ...)
+end`
+
+// loser makes the scripts of a client lose writes, all but those that mend.
+type loser struct{ variant map[string]string } // SHA of a script → of the one that loses
+
+// source keeps the text of a script that is loaded with it.
+type source struct {
+	redis.Scripter
+	hash, text string
+}
+
+func (s *source) ScriptLoad(_ context.Context, text string) *redis.StringCmd {
+	s.text = text
+	return redis.NewStringResult(s.hash, nil)
+}
+
+func newLoser(t *testing.T, rdb redis.UniversalClient) {
+	l := &loser{map[string]string{}}
+	for _, s := range luaScripts {
+		if s == compareScript || s == mendScript {
+			continue
+		}
+		sound := source{hash: s.Hash()}
+		s.Load(t.Context(), &sound)
+		broken := strings.Replace(sound.text, "local call = redis.call", losing, 1)
+		if broken == sound.text {
+			t.Fatalf("%s does not begin as it did", s.name)
+		}
+		sha, err := rdb.ScriptLoad(t.Context(), broken).Result()
+		if err != nil {
+			t.Fatalf("%s: %v", s.name, err)
+		}
+		l.variant[s.Hash()] = sha
+	}
+	rdb.AddHook(l)
+}
+
+func (l *loser) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *loser) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 && args[0] == "evalsha" {
+			if sha, ok := l.variant[args[1].(string)]; ok {
+				args[1] = sha
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (l *loser) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// life is a queue with a job for each way through it. What its workers do hangs on the ids, so that it is the same each time.
+type life struct {
+	*world
+	live      map[string]*Grant // by id, of workers that beat
+	until     map[string]int64  // when such a worker is done
+	silent    map[string]int64  // until when a worker that vanished had its job
+	notBefore map[string]int64
+	starts    map[string]int
+	ended     map[string]string
+	wrong     []string
+	gaveBack  bool
+}
+
+var lives = []string{"back", "ok1", "fails", "live", "hand", "crash", "called-off", "dies", "gives", "long", "ok2", "ok3", "taken-back", "ok4", "ok5", "delayed"}
+
+const crashLease = 15 * second
+
+func newLife(t *testing.T, rdb redis.UniversalClient) *life {
+	l := &life{world: newWorld(t, rdb), live: map[string]*Grant{}, until: map[string]int64{}, silent: map[string]int64{},
+		notBefore: map[string]int64{}, starts: map[string]int{}, ended: map[string]string{}}
+	l.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
+	l.set("a", Policy{Rate: rate(10, time.Second), MaxInFlight: 5, MaxAttempts: 3, Backoff: Backoff{5 * time.Second, time.Minute}})
+	l.pool("p", 6)
+	return l
+}
+
+func (l *life) offerAll() {
+	for _, id := range lives {
+		s := Spec{Tenant: "a", ID: id}
+		if id == "delayed" {
+			s.Delay = 30 * time.Second
+			l.notBefore[id] = l.now + 30*second
+		}
+		if r := l.offer(s); r.Status != Accepted {
+			l.say("offer of %s: %+v", id, r)
+		}
+	}
+}
+
+func (l *life) say(format string, args ...any) {
+	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
+}
+
+// step lets some time pass, and has workers do what there is to do.
+func (l *life) step(us int64) {
+	l.pass(us)
+	ctx := l.t.Context()
+	own := make([]*Grant, 0, len(l.live))
+	for _, id := range slices.Sorted(maps.Keys(l.live)) {
+		own = append(own, l.live[id])
+	}
+	held := make([]Held, len(own))
+	for i, g := range own {
+		held[i] = Held{g, l.now >= g.Slot.UnixMicro()}
+	}
+	standing, err := l.gate.Beat(ctx, "p", 6, time.Hour, held)
+	l.must(err)
+	for i, s := range standing {
+		if s == Lost {
+			delete(l.live, own[i].ID) // its context ends
+		}
+	}
+	for _, g := range own {
+		if l.live[g.ID] != nil && l.now >= l.until[g.ID] {
+			delete(l.live, g.ID)
+			end := Finish{Ending: EndOK, Began: BeganAfter(0)}
+			if g.ID == "called-off" {
+				end.Ending = EndError
+			}
+			l.end(g, end)
+		}
+	}
+	tickets, _, _ := l.release(3)
+	for _, k := range tickets {
+		if k.ID == "gives" && !l.gaveBack {
+			l.gaveBack = true
+			l.must(l.gate.GiveBack(ctx, k))
+			continue
+		}
+		g, _, err := l.gate.Enter(ctx, k, NewToken("p"))
+		if err != nil && g == nil {
+			l.say("gate of %v: %v", k, err)
+		}
+		l.begin(g)
+	}
+}
+
+func (l *life) begin(g *Grant) {
+	if g == nil {
+		return
+	}
+	id := g.ID
+	if how := l.ended[id]; how != "" {
+		l.say("%s starts after its end (%s)", id, how)
+	}
+	if l.live[id] != nil {
+		l.say("%s starts while it runs", id)
+	}
+	if until := l.silent[id]; l.now < until {
+		l.say("%s starts %d µs before its lease is over", id, until-l.now)
+	}
+	if early := l.notBefore[id] - g.Slot.UnixMicro(); early > 0 {
+		l.say("%s starts %d µs early", id, early)
+	}
+	l.starts[id]++
+	first := l.starts[id] == 1
+	switch {
+	case id == "crash" && first:
+		l.silent[id] = max(l.now, g.Slot.UnixMicro()) + crashLease
+	case id == "live" || id == "long" || id == "called-off":
+		l.live[id], l.until[id] = g, l.now+20*second
+		if id == "called-off" {
+			l.cancel(id)
+		}
+	case id == "hand" && first: // until it is handed back
+		l.live[id], l.until[id] = g, l.now+20*second
+	case id == "fails" && first:
+		l.notBefore[id] = l.now + 5*second
+		l.end(g, Finish{Ending: EndError, Delay: 5 * time.Second, Text: "no"})
+	case id == "dies":
+		l.end(g, Finish{Ending: EndDead, Text: "never"})
+	case id == "back" && first:
+		l.end(g, Finish{Ending: EndBack})
+	default:
+		l.end(g, Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)})
+	}
+}
+
+func (l *life) end(g *Grant, f Finish) {
+	out, err := l.gate.Finish(l.t.Context(), g, f)
+	if err != nil {
+		l.say("finish of %s: %v", g.ID, err)
+	}
+	if out.Became == "done" || out.Became == "dead" || out.Became == "cancelled" {
+		l.ended[g.ID] = out.Became
+	}
+	l.begin(out.Next)
+}
+
+func (l *life) cancel(id string) {
+	if _, err := l.client.Cancel(l.t.Context(), "a", id); err != nil && !errors.Is(err, ErrNotFound) {
+		l.say("cancel of %s: %v", id, err)
+	}
+}
+
+// play begins the lives, until each job is somewhere else.
+func (l *life) play() {
+	l.offerAll()
+	for range 9 {
+		l.step(150 * milli)
+	}
+	l.cancel("taken-back")
+	l.step(150 * milli)
+	l.pass(150 * milli)
+	l.release(1) // one is out, and its ticket gets nowhere
+	if g := l.live["hand"]; g != nil {
+		delete(l.live, "hand")
+		l.end(g, Finish{Ending: EndBack})
+	}
+}
+
+// idle tells whether Redis holds nothing more to do.
+func (l *life) idle() bool {
+	n, err := l.rdb.Exists(l.t.Context(), l.q.outKey(), l.q.runKey(), l.q.dueKey(), l.q.readyKey()).Result()
+	l.must(err)
+	return n == 0
+}
+
+// toTheEnd lets all come to an end, and looks whether it did. The books are compared now and then, as a scheduler does. Jobs that are named in
+// lost may be gone.
+func (l *life) toTheEnd(lost string) {
+	l.t.Helper()
+	keeper := &bookkeeper{q: l.q, mend: true}
+	if strings.Contains(lost, "HSET s:a dies x") {
+		keeper.all = true // it is among the dead, and so no size tells of it
+	}
+	for i, quiet := 0, 0; i < 150 && quiet < 2; i++ {
+		l.step(3 * second)
+		if i%6 == 5 {
+			faults, err := keeper.pass(l.t.Context(), time.UnixMicro(l.now-60*second))
+			l.must(err)
+			quiet++
+			if len(faults)+len(l.live) > 0 || !l.idle() {
+				quiet = 0
+			}
+		}
+	}
+	for _, id := range lives {
+		j, err := l.client.Find(l.t.Context(), "a", id)
+		switch {
+		case errors.Is(err, ErrNotFound) && strings.Contains(lost, id):
+		case err != nil || !j.State.Ended():
+			l.say("%s is %s in the end (%v)", id, j.State, err)
+		}
+	}
+	for _, mend := range []bool{false, true} {
+		if faults, err := l.admin.Books(l.t.Context(), mend); err != nil || len(faults) > 0 {
+			l.say("still wrong: %v (%v)", faults, err)
+		}
+	}
+	v := look(l.world, []string{"a"}, lives)
+	if len(v.out)+len(v.run)+len(v.ready)+len(v.due)+len(v.wait["a"])+len(v.later["a"])+len(v.outs["a"]) > 0 {
+		l.say("not empty: %v", v)
+	}
+	for _, n := range []string{v.ds["out"], v.ds["run"], v.hash["a"]["out"], v.hash["a"]["run"], v.pools["p:n"], v.hash["a"]["busy"]} {
+		if atoi(n) != 0 {
+			l.say("counts are left: %v %v %v", v.ds, v.hash["a"], v.pools)
+		}
+	}
+	if len(v.bodies["a"]) != len(v.dead["a"]) || len(v.state["a"]) != len(v.dead["a"]) {
+		l.say("bodies %v and states %v of %v", v.bodies["a"], v.state["a"], v.dead["a"])
+	}
+}
+
+// Whatever single write of a queue's life is lost, all its jobs come to their end, none runs twice at once or too early, and nothing keeps a place.
+func TestAnyWriteMayBeLost(t *testing.T) {
+	rdb := redistest.Start(t).Client()
+	newLoser(t, rdb)
+	step := 1
+	if testing.Short() {
+		step = 11
+	}
+	for n := 1; ; n += step {
+		l := newLife(t, rdb)
+		l.must(rdb.Set(t.Context(), l.q.prefix+"lose", n, 0).Err())
+		l.play()
+		for range 15 {
+			l.step(3 * second)
+		}
+		lost, err := rdb.Get(t.Context(), l.q.prefix+"lost").Result()
+		if errors.Is(err, redis.Nil) {
+			t.Logf("%d writes", n)
+			return
+		}
+		l.must(err)
+		lost = strings.ReplaceAll(lost, l.q.prefix, "")
+		l.toTheEnd(lost)
+		if len(l.wrong) > 0 {
+			t.Errorf("without write %d, %s:\n\t%s", n, lost, strings.Join(l.wrong, "\n\t"))
+		}
+	}
+}
+
+// Whatever single entry, count, state or body somebody takes away from a queue with jobs in every state, or puts where it does not belong, the same.
+func TestBooksThatSomebodySpoilt(t *testing.T) {
+	rdb := redistest.Open(t)
+	type spoil struct {
+		name string
+		do   func(l *life) error
+	}
+	var spoils []spoil
+	ctx := t.Context()
+	key := func(l *life, k string) string { return l.q.prefix + k }
+	add := func(name string, do func(l *life) error) { spoils = append(spoils, spoil{name, do}) }
+	zadd := func(k, member string, score func(l *life) int64) {
+		add(fmt.Sprint("ZADD ", k, " ", member), func(l *life) error {
+			return rdb.ZAdd(ctx, key(l, k), redis.Z{Score: float64(score(l)), Member: member}).Err()
+		})
+	}
+	now := func(l *life) int64 { return l.now }
+
+	sample := newLife(t, rdb) // as each of them will be
+	sample.play()
+	v := look(sample.world, []string{"a"}, lives)
+	members := map[string]map[string]string{"b:a": v.places("w"), "z:a": v.later["a"], "o:a": v.outs["a"], "x:a": v.dead["a"], "out": v.out,
+		"run": v.run, "due": v.due, "tenants": {"a": ""}}
+	for _, k := range slices.Sorted(maps.Keys(members)) {
+		if len(members[k]) == 0 {
+			t.Errorf("nothing is in %s, so nothing can be lost from it", k)
+		}
+		for _, m := range slices.Sorted(maps.Keys(members[k])) {
+			add("ZREM "+k+" "+m, func(l *life) error { return rdb.ZRem(ctx, key(l, k), m).Err() })
+		}
+	}
+	for _, id := range v.wait["a"] {
+		add("LREM w:a "+id, func(l *life) error { return rdb.LRem(ctx, key(l, "w:a"), 0, id).Err() })
+	}
+	for _, id := range slices.Sorted(maps.Keys(v.state["a"])) {
+		add("HDEL s:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "s:a"), id).Err() })
+	}
+	for _, id := range v.bodies["a"] {
+		add("HDEL j:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "j:a"), id).Err() })
+		add("RPUSH w:a "+id, func(l *life) error { return rdb.RPush(ctx, key(l, "w:a"), id).Err() })
+		add("LPUSH w:a "+id, func(l *life) error { return rdb.LPush(ctx, key(l, "w:a"), id).Err() })
+		if v.state["a"][id] != "" {
+			for _, k := range []string{"b:a", "z:a", "o:a", "x:a", "out", "run"} {
+				member := id
+				if k == "out" || k == "run" {
+					member = "a " + id
+				}
+				if _, there := members[k][member]; !there {
+					zadd(k, member, now)
+				}
+			}
+		}
+	}
+	for _, k := range []string{"b:a", "z:a", "o:a", "x:a"} {
+		zadd(k, "nobody", now)
+	}
+	zadd("out", "a nobody", now)
+	zadd("run", "a nobody", now)
+	add("RPUSH w:a nobody", func(l *life) error { return rdb.RPush(ctx, key(l, "w:a"), "nobody").Err() })
+	add("HSET s:a nobody", func(l *life) error { return rdb.HSet(ctx, key(l, "s:a"), "nobody", v.state["a"]["live"]).Err() })
+	zadd("due", "a", func(l *life) int64 { return l.now + 3600*second })
+	zadd("tenants", "a", now)
+	zadd("tenants", "idle", func(*life) int64 { return forever })
+	for _, f := range []struct{ key, field string }{{"d", "out"}, {"d", "run"}, {"t:a", "out"}, {"t:a", "run"}, {"pools", "p:n"}} {
+		for _, n := range []int{0, 1, 7, 1000} {
+			add(fmt.Sprint("HSET ", f.key, " ", f.field, " ", n), func(l *life) error { return rdb.HSet(ctx, key(l, f.key), f.field, n).Err() })
+		}
+		add("HDEL "+f.key+" "+f.field, func(l *life) error { return rdb.HDel(ctx, key(l, f.key), f.field).Err() })
+	}
+	add("HDEL t:a busy", func(l *life) error { return rdb.HDel(ctx, key(l, "t:a"), "busy").Err() })
+	add("PEXPIRE t:a", func(l *life) error { return rdb.PExpire(ctx, key(l, "t:a"), time.Hour).Err() })
+
+	for i, s := range spoils {
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
+		l := newLife(t, rdb)
+		l.play()
+		l.must(s.do(l))
+		l.toTheEnd(s.name)
+		if len(l.wrong) > 0 {
+			t.Errorf("after %s:\n\t%s", s.name, strings.Join(l.wrong, "\n\t"))
+		}
+	}
+	t.Logf("%d ways: %v", len(spoils), v)
+}
+
+// places are the jobs of tenant a whose states begin so.
+func (v view) places(st string) map[string]string {
+	m := map[string]string{}
+	for id, line := range v.state["a"] {
+		if strings.HasPrefix(line, st+" ") {
+			m[id] = ""
+		}
+	}
+	return m
+}

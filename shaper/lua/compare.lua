@@ -1,0 +1,133 @@
+-- compare: do the books agree? What sizes and counts tell, of some tenants or of a downstream. Every script leaves them in
+-- agreement, so any difference is a write that was lost or made by hand. Safe to repeat.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] 1 = mend, 0 = only look
+-- ARGV[3] 1 = mend.lua has looked at each job of these tenants, so where a count differs the count is wrong; of the downstream:
+--         count its pools even if their sum is right
+-- ARGV[4…] tenants, at most BATCH; none = the downstream
+--
+-- Returns kind, tenant, what, … with kind one of
+--   jobs    its jobs are not where they should be: mend.lua finds which
+--   count   a count of jobs in flight differed from the books; of the downstream, tenant is ''
+--   places  a pool's count of running jobs did; what is the pool
+--   filed   it could send something, and was not filed for it, or for much later
+--   index   it was not indexed as what it is, busy or idle
+--
+-- Cost: O(tenants + jobs in flight), where those are at most TALLY; one that differs about as much as an enqueue.
+
+local TALLY = 1000       -- members of a book of jobs in flight that are counted; of a larger one its size alone is known
+local POOL_TALLY = 500   -- running jobs whose pools are counted
+local LATE = 1000000     -- µs by which a tenant may be filed late: a slot that passes moves it a little
+
+local mends, sure = ARGV[2] == '1', ARGV[3] == '1'
+local now = clock()
+local ds = downstream(now)
+local found, woken = {}, false
+if mends then allow_oom() end
+
+local function find(kind, T, what)
+  for _, v in ipairs({ kind, T, what }) do found[#found + 1] = v end
+end
+
+-- tally counts the members of a book by tenant; nil if there are too many.
+local function tally(book)
+  if call('ZCARD', book) > TALLY then return nil end
+  local of = {}
+  for _, m in ipairs(call('ZRANGE', book, 0, -1)) do
+    local T = string.match(m, '^%S+')
+    of[T] = (of[T] or 0) + 1
+  end
+  return of
+end
+
+-- right sets a count of h that differs from what the books hold.
+local function right(h, T, field, want)
+  if num(h, field) == want then return false end
+  find('count', T, field .. ' ' .. int(num(h, field)) .. ', ' .. int(want) .. ' there')
+  put(h, field, want)
+  return true
+end
+
+local outs, runs
+local function tenant_books(T)
+  local t = tenant(ds, T, now)
+  local bucketed, back, later = call('LLEN', k_wait(T)), call('ZCARD', k_back(T)), call('ZCARD', k_later(T))
+  local out, dead = call('ZCARD', k_outs(T)), call('ZCARD', k_dead(T))
+  local jobs, lines = call('HLEN', k_jobs(T)), call('HLEN', k_state(T))
+  local rest = bucketed + back + later + out + dead
+  local run = runs and (runs[T] or 0) or sure and math.max(0, jobs - rest) or num(t, 'run')
+  if not sure then
+    local least = back + out + run + dead -- each of these has a state, of those that come later some
+    local unwatched = outs and (outs[T] or 0) ~= out or not outs and out > 0 and call('ZCARD', K_OUT) ~= num(ds, 'out')
+      or not runs and run > 0 and call('ZCARD', K_RUN) ~= num(ds, 'run')
+    if jobs ~= rest + run or lines < least or lines > least + later or unwatched then return find('jobs', T, '') end
+  end
+
+  local wrong = right(t, T, 'out', out)
+  wrong = right(t, T, 'run', run) or wrong
+  local at, waits = leaves(ds, t, now)
+  if at and at < FOREVER and not call('ZSCORE', K_READY, T) then
+    local filed = tonumber(call('ZSCORE', K_DUE, T) or FOREVER)
+    if filed > at + LATE then
+      find('filed', T, '')
+      wrong = true
+    end
+  end
+  local score = call('ZSCORE', K_TENANTS, T)
+  local is_busy, indexed = waits or busy(t) > 0, score and (tonumber(score) or FOREVER) >= FOREVER -- miniredis says 9e+15, and cannot read it
+  if is_busy and not (t.busy and indexed and call('PTTL', t.key) < 0) or not is_busy and (t.busy or indexed) then
+    find('index', T, '')
+    wrong = true
+    if mends then
+      if is_busy then t.busy = nil else call('ZADD', K_TENANTS, int(now), T) end
+    end
+  end
+  if wrong and mends then
+    heal(ds, t, now)
+    woken = settle(ds, t, now) or woken
+  end
+end
+
+local function pools()
+  local size, counted, by, sum = call('ZCARD', K_RUN), {}, {}, 0
+  local flat = call('HGETALL', K_POOLS)
+  for i = 1, #flat, 2 do
+    local pool = string.match(flat[i], '^(.*):n$')
+    if pool then
+      counted[pool] = tonumber(flat[i + 1]) or 0
+      sum = sum + counted[pool]
+      by[pool] = 0
+    end
+  end
+  if sum == size and not sure or size > POOL_TALLY then return end
+  for _, m in ipairs(call('ZRANGE', K_RUN, 0, -1)) do
+    local T, id = string.match(m, '^(%S+) (%S+)$')
+    local line = T and call('HGET', k_state(T), id)
+    local pool = line and string.match(line, '^[rc] %d+ %d+ %d+ %d+ ([^. ]*)') -- what cannot be read belongs to nobody
+    if pool then by[pool] = (by[pool] or 0) + 1 end
+  end
+  for pool, n in pairs(by) do
+    if n ~= (counted[pool] or 0) then
+      find('places', '', pool)
+      woken = true
+      if mends then
+        if n > 0 then call('HSET', K_POOLS, pool .. ':n', int(n)) else call('HDEL', K_POOLS, pool .. ':n') end
+      end
+    end
+  end
+end
+
+if #ARGV > 3 then
+  outs, runs = tally(K_OUT), tally(K_RUN)
+  for i = 4, #ARGV do tenant_books(ARGV[i]) end
+else
+  woken = right(ds, '', 'out', call('ZCARD', K_OUT))
+  woken = right(ds, '', 'run', call('ZCARD', K_RUN)) or woken
+  pools()
+end
+if mends then
+  save(ds)
+  if woken then wake() end
+end
+return found

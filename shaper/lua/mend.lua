@@ -1,0 +1,185 @@
+-- mend: look at some jobs of a tenant, or at entries of a book of its, and put right what a lost write left behind. A job that
+-- is in no book goes where its state says; an entry that its job does not bear out goes. A worker that runs a job which the
+-- books lost keeps it. Safe to repeat.
+--
+-- KEYS[1] prefix  ARGV[1] now µs or 0
+-- ARGV[2] 1 = mend, 0 = only look
+-- ARGV[3] tenant
+-- ARGV[4] what to look at: "lines", "back", "later", "outs", "dead", "waits" or "jobs"; or "ids"
+-- ARGV[5] where to go on, "0" = the beginning; of "ids" the ids, each of which may be in no book, or twice in the list of those that wait
+--
+-- Returns {where to go on, "0" = that was all, {kind, id, …} of what was wrong, {ids to look at}}. The ids are those of "waits"; and
+-- of "jobs" those that can be nowhere but there, for a list is not searched for each of them. Kinds:
+--   waiting, delayed, out, running, dead   it was not in the book of those: it is
+--   state   its state was lost or outdated: it is written anew, if need be as that of a job which was never started
+--   stray   an entry, or a state, that no job bears out: it is gone
+--   body    the same, and no end of the job is known: Redis lost the job itself
+--   ended   it had ended, and its body stayed: it is gone
+--
+-- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the list is searched or changed.
+
+local FAR = 5000 -- entries of a list that a call walks over
+
+local mends, T = ARGV[2] == '1', ARGV[3]
+local now = clock()
+local ds = downstream(now)
+local t = tenant(ds, T, now)
+local found, ids, goes_on, wrong = {}, {}, '0', false
+if mends then
+  allow_oom()
+  heal(ds, t, now)
+end
+
+-- find takes down what is wrong, and tells whether to mend it.
+local function find(kind, id)
+  found[#found + 1] = kind
+  found[#found + 1] = id
+  wrong = true
+  return mends
+end
+
+local function each(scanned, step, look)
+  goes_on = scanned[1]
+  for i = 1, #scanned[2], step do look(scanned[2][i], scanned[2][i + 1]) end
+end
+
+-- gone is the kind of an entry whose job is not there.
+local function gone(id) return call('EXISTS', k_end(T, id)) == 1 and 'stray' or 'body' end
+
+-- entry looks at an entry of a sorted set, whose job should be in the state `st`. If the job is where its state says, the entry is left
+-- over; if it is in no other book, its state is. With `anew`, a state that is lost is written anew.
+local function entry(key, id, st, anew)
+  local j, body = state(T, id), call('HGET', k_jobs(T), id)
+  if not body then
+    if find(gone(id), id) then call('ZREM', key, id) end
+  elseif j and j.st ~= st then
+    if held(T, id, j) then
+      if find('stray', id) then call('ZREM', key, id) end
+    elseif find('state', id) then
+      j.st = st
+      store(T, id, j)
+    end
+  elseif not j and anew and find('state', id) then
+    j = fresh(header(body).since)
+    j.st, j.err = st, 'what was known of its starts is lost'
+    store(T, id, j)
+  end
+end
+
+-- line looks at a state whose job may be gone.
+local function line(id)
+  if call('HEXISTS', k_jobs(T), id) == 1 then return end
+  local j = state(T, id)
+  local runs = j and (j.st == 'r' or j.st == 'c')
+  if runs then
+    if not held(T, id, j) and find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), T .. ' ' .. id) end
+  elseif find(gone(id), id) then
+    if j then left(ds, t, id, j) end
+    for _, key in ipairs({ k_back(T), k_later(T), k_dead(T) }) do call('ZREM', key, id) end
+    call('HDEL', k_state(T), id)
+  end
+end
+
+-- backoff is the longest that a job can have to wait after its last start, in µs: it may come late, and never early.
+local function backoff(j)
+  local least, most = nrule(ds, t, 'p:bmin'), nrule(ds, t, 'p:bmax')
+  return 1000 * math.max(least, math.min(most, least * 2 ^ math.max(0, j.att - j.fg - 1)))
+end
+
+local function job(id, body)
+  local j = state(T, id)
+  if call('ZSCORE', K_RUN, T .. ' ' .. id) and not (j and (j.st == 'r' or j.st == 'c')) then return end -- its lease decides
+  if j and held(T, id, j) then return end
+  if not j then
+    for _, key in ipairs({ k_back(T), k_later(T), k_outs(T), k_dead(T) }) do
+      if call('ZSCORE', key, id) then return end
+    end
+    if not call('ZSCORE', K_OUT, T .. ' ' .. id) then ids[#ids + 1] = id end
+  elseif j.st == 'r' or j.st == 'c' then
+    if find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), T .. ' ' .. id) end
+  elseif j.st == 'z' then
+    if find('delayed', id) then call('ZADD', k_later(T), int(now + backoff(j)), id) end
+  elseif j.st == 'x' then
+    if find('dead', id) then call('ZADD', k_dead(T), int(now), id) end
+  elseif find(j.st == 'o' and 'out' or 'waiting', id) then
+    left(ds, t, id, j)
+    to_front(T, id, j)
+  end
+end
+
+-- waits looks at a page of the list, from its end, where it grows, so that nothing slips by. What should not be in it is passed
+-- over in its turn; it is taken out where that walks over few entries.
+local function waits(from)
+  local list = k_wait(T)
+  local length = call('LLEN', list)
+  ids = call('LRANGE', list, -from - BATCH, -from - 1)
+  local walks = length <= FAR and math.floor(FAR / math.max(length, 1)) or 0
+  local took, more = 0, from + BATCH < length
+  for _, id in ipairs(ids) do
+    local j, stands = state(T, id), call('HEXISTS', k_jobs(T), id) == 1
+    if length <= FAR and (not stands or j and j.st ~= 'w') then
+      if took == walks then
+        goes_on = int(from) -- the rest of this page in another call
+        return
+      end
+      if find(stands and 'stray' or gone(id), id) then
+        call('LREM', list, 1, id)
+        took = took + 1
+      end
+    end
+  end
+  if more then goes_on = int(from + BATCH - took) end
+end
+
+-- missing looks at one that may be in no book, or in the list twice.
+local function missing(id)
+  local list, body = k_wait(T), call('HGET', k_jobs(T), id)
+  if not body or state(T, id) then return end
+  job(id, body)
+  if #ids == 0 then return end
+  ids = {}
+  local at = call('LPOS', list, id, 'COUNT', 2, 'MAXLEN', FAR)
+  if at[2] and call('LLEN', list) <= FAR then
+    if find('stray', id) then call('LREM', list, -1, id) end
+  end
+  if at[1] or call('LPOS', list, id, 'RANK', -1, 'MAXLEN', FAR) then return end
+  if call('EXISTS', k_end(T, id)) == 1 then
+    if find('ended', id) then call('HDEL', k_jobs(T), id) end
+    return
+  end
+  local since, length = header(body).since, call('LLEN', list)
+  if since > now then
+    if find('delayed', id) then call('ZADD', k_later(T), int(since), id) end
+  elseif find('waiting', id) then
+    local place = accepted_before(T, since, 0, length)
+    if place == length then
+      call('RPUSH', list, id)
+    elseif length <= FAR then
+      call('LINSERT', list, 'BEFORE', call('LINDEX', list, place), id)
+    else
+      to_front(T, id, fresh(since)) -- its place is too far in: rather early than late
+    end
+  end
+end
+
+-- What comes later was perhaps never out, and has no state; a job that is out and has none is brought back by release in its time.
+local sets = { back = { k_back(T), 'w', true }, dead = { k_dead(T), 'x', true },
+  later = { k_later(T), 'z', false }, outs = { k_outs(T), 'o', false } }
+local what, from = ARGV[4], ARGV[5]
+if what == 'lines' then
+  each(call('HSCAN', k_state(T), from, 'COUNT', BATCH), 2, line)
+elseif sets[what] then
+  local key, st, anew = unpack(sets[what])
+  each(call('ZSCAN', key, from, 'COUNT', BATCH), 2, function(id) entry(key, id, st, anew) end)
+elseif what == 'waits' then
+  waits(tonumber(from))
+elseif what == 'jobs' then
+  each(call('HSCAN', k_jobs(T), from, 'COUNT', BATCH), 2, job)
+else
+  for i = 5, #ARGV do missing(ARGV[i]) end
+end
+if mends and wrong then
+  if settle(ds, t, now) then wake() end
+  save(ds)
+end
+return { goes_on, found, ids }
