@@ -87,16 +87,22 @@ func (p *Process) Kill() {
 }
 
 // Stop asks the child to end (SIGTERM: the server flushes its append-only file)
-// and waits; a child that has not ended after grace is killed, and Stop says so.
+// and waits; a child that has not ended after grace is killed, and Stop says so. It asks again and
+// again: a server that is writing its first append-only file says that it cannot end, and forgets
+// that it was asked.
 func (p *Process) Stop(grace time.Duration) error {
-	_ = p.Signal(syscall.SIGTERM)
-	timer := time.NewTimer(grace)
+	timer, again := time.NewTimer(grace), time.NewTicker(500*time.Millisecond)
 	defer timer.Stop()
-	select {
-	case <-p.done:
-		return nil
-	case <-timer.C:
-		p.Kill()
-		return fmt.Errorf("redis-server (pid %d) did not end within %v of SIGTERM and was killed", p.PID(), grace)
+	defer again.Stop()
+	for {
+		_ = p.Signal(syscall.SIGTERM)
+		select {
+		case <-p.done:
+			return nil
+		case <-again.C:
+		case <-timer.C:
+			p.Kill()
+			return fmt.Errorf("redis-server (pid %d) did not end within %v of SIGTERM and was killed", p.PID(), grace)
+		}
 	}
 }

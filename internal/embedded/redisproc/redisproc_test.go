@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/testenv"
 )
@@ -124,5 +127,30 @@ func TestTail(t *testing.T) {
 	_, _ = log.Write([]byte("end\n"))
 	if !strings.HasSuffix(log.suffix(), "xend") || len(log.last) != tailSize || all.Len() != 3*tailSize+4 {
 		t.Errorf("kept %d bytes, passed %d on, suffix ends %q", len(log.last), all.Len(), log.suffix()[len(log.suffix())-8:])
+	}
+}
+
+// A server that is writing its first append-only file refuses to end and forgets that it was asked; it
+// ends all the same once that is written.
+func TestStopWhileTheFirstFileIsWritten(t *testing.T) {
+	p, socket := startServer(t)
+	if err := p.Ready(t.Context(), "unix", socket, ""); err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	ctx := t.Context()
+	for i := range 200 {
+		if err := rdb.Set(ctx, fmt.Sprint("k", i), "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, set := range [][2]string{{"rdb-key-save-delay", "10000"}, {"appendonly", "yes"}} { // 2 s to write them all
+		if err := rdb.ConfigSet(ctx, set[0], set[1]).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Stop(time.Minute); err != nil {
+		t.Error(err)
 	}
 }
