@@ -90,6 +90,7 @@ func TestDropOldest(t *testing.T) {
 func TestBlockWaitsForRoom(t *testing.T) {
 	w := on(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second), Depth: 1, OnFull: Block})
+	w.pool("p", 9) // so that the rate decides when to ask again
 	w.offers("a", 1)
 
 	for within := 50 * time.Millisecond; ; within *= 2 { // a busy machine may have no answer at all so soon

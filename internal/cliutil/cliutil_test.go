@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/jobshaper/jobshaper/internal/testenv"
 )
 
 // programVar makes this test binary the test program, for what needs a process.
@@ -321,10 +323,7 @@ func TestCompletionScripts(t *testing.T) {
 			if _, flatScript, _ := call(flat(), "--completion", shell.name); !strings.Contains(flatScript, "flat") {
 				t.Errorf("--completion %s of a program without commands: %q", shell.name, flatScript)
 			}
-			path, err := exec.LookPath(shell.name)
-			if err != nil {
-				t.Skip(err)
-			}
+			path := testenv.Need(t, shell.name)
 			if shell.ask == "" {
 				if out, err := exec.Command(path, "-n", "-c", script).CombinedOutput(); err != nil {
 					t.Errorf("%v: %s", err, out)

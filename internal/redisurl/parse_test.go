@@ -209,7 +209,7 @@ func FuzzRedactHidesWhatParseRefuses(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "hunter2"
 		if strings.Contains(before+after, secret) || !strings.HasSuffix(before, ":") || !strings.Contains(after, "@") {
-			t.Skip()
+			return // no secret would be where a password is
 		}
 		if _, err := parse(before + secret + after); err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("%q: the error tells the password: %v", before+secret+after, err)

@@ -8,6 +8,7 @@ package testenv
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -23,11 +24,13 @@ const RequireVar = "JOBSHAPER_REQUIRE"
 var programs = map[string][]string{
 	"redis":    {"redis-server"},
 	"ffmpeg":   {"ffmpeg"},
+	"bash":     {"bash"},
+	"zsh":      {"zsh"},
+	"fish":     {"fish"},
 	"chromium": {"chromium", "chromium-browser", "google-chrome", "chrome"},
 }
 
-// Need returns the path of the program called name ("redis", "ffmpeg" or
-// "chromium"). Without it on PATH the test is skipped, or fails if RequireVar
+// Need returns the path of the program called name, one of those above. Without it on PATH the test is skipped, or fails if RequireVar
 // lists the name. Call it from the test's own goroutine.
 func Need(t testing.TB, name string) string {
 	t.Helper()
@@ -47,7 +50,7 @@ func Need(t testing.TB, name string) string {
 func Find(name string) (string, error) {
 	commands, known := programs[name]
 	if !known {
-		return "", fmt.Errorf("testenv: unknown program %q: want redis, ffmpeg or chromium", name)
+		return "", fmt.Errorf("testenv: unknown program %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(programs)), ", "))
 	}
 	for _, command := range commands {
 		if path, err := exec.LookPath(command); err == nil {
