@@ -28,6 +28,10 @@ test: ## run every test that this machine can run, with the race detector; says 
 	@scripts/left-out "$(RACE)"
 	go run ./internal/testcount $(RACE) -p $(PARALLEL) -timeout 20m $(PACKAGES)
 
+.PHONY: check
+check: lint ## for the edit loop: gofmt, go vet, staticcheck, and the short tests; models, crash points and soaks are left to make test
+	go run ./internal/testcount -short $(PACKAGES)
+
 .PHONY: test-cluster
 test-cluster: ## run the tests of the main job, and every script, on a Redis Cluster
 	JOBSHAPER_E2E=cluster go test $(RACE) -timeout 20m -run 'Cluster' -v ./internal/e2e ./shaper ./buckets ./internal/redisurl ./internal/redistest
