@@ -51,7 +51,7 @@ func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 	return readDownstream(h).WithDefaults(), nil
 }
 
-// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in lua/tenant.lua.
+// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in lua/lib/tenant.lua.
 func (a *Admin) seen(ctx context.Context) error {
 	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey(), a.q.tenantsKey()).Result()
 	switch {
@@ -189,7 +189,7 @@ func (a *Admin) dead(ctx context.Context, verb, tenant string, ids []string) (n 
 func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	lowest := "-inf"
 	if busy {
-		lowest = "9000000000000000" // FOREVER in lua/tenant.lua
+		lowest = "9000000000000000" // FOREVER in lua/lib/tenant.lua
 	}
 	names, err := a.q.rdb.ZRangeByScore(ctx, a.q.tenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
 	if err != nil {

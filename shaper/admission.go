@@ -11,7 +11,7 @@ import (
 
 // Admission rules are asked inside the enqueue script, all or nothing, after everything else that may refuse a job: a job that a
 // full bucket refuses takes nothing from them, and the whole decision costs one round trip. They stand in the downstream's
-// field `admit`, a line a rule, fields parted by tabs; see lua/admit.lua.
+// field `admit`, a line a rule, fields parted by tabs; see lua/lib/admit.lua.
 
 // admitted is the rules of one value of the field, made ready to read what the script says of them.
 type admitted struct {

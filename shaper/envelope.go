@@ -20,7 +20,7 @@ import (
 //	since max_wait attempts keep timeout digest\ntype\nheaders\npayload
 //
 // since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are ms, and 0 where the
-// tenant's policy decides; headers are a JSON object, or nothing. The scripts read its first line, see lua/job.lua.
+// tenant's policy decides; headers are a JSON object, or nothing. The scripts read its first line, see lua/lib/job.lua.
 
 // encode returns a Spec's body without since, and its digest. The digest tells a job that is offered again from another one
 // under the same id, and a call that is repeated from either. An id that was made up for this call says both by itself.

@@ -9,7 +9,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// How policies stand in Redis: fields of the downstream's and the tenants' hashes. lua/tenant.lua reads them.
+// How policies stand in Redis: fields of the downstream's and the tenants' hashes. lua/lib/tenant.lua reads them.
 
 func rateField(r buckets.Rate) string {
 	if r.IsZero() {

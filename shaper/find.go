@@ -50,7 +50,7 @@ func (q queue) find(ctx context.Context, tenant, id string) (Job, error) {
 
 var states = map[string]State{"w": StateWaiting, "o": StateOut, "r": StateRunning, "c": StateRunning, "z": StateDelayed, "x": StateDead}
 
-// readState reads the state line that lua/job.lua writes.
+// readState reads the state line that lua/lib/job.lua writes.
 func (j *Job) readState(line string) error {
 	f := strings.SplitN(line, " ", 11)
 	if len(f) != 11 || states[f[0]] == "" {
@@ -72,7 +72,7 @@ func (j *Job) readState(line string) error {
 	return nil
 }
 
-// readEnd reads the tombstone that finished() of lua/job.lua writes.
+// readEnd reads the tombstone that finished() of lua/lib/job.lua writes.
 func (j *Job) readEnd(s string) error {
 	parts := strings.SplitN(s, "\n", 3)
 	f := strings.Fields(parts[0])

@@ -116,7 +116,7 @@ func (g *Gate) ask(ctx context.Context, t Ticket, old, token string) (*Grant, st
 	}
 }
 
-// granted reads what granted() of lua/slot.lua wrote, after its first word.
+// granted reads what granted() of lua/lib/slot.lua wrote, after its first word.
 func granted(r *reply, token string) (*Grant, error) {
 	g := &Grant{Token: token}
 	g.Tenant, g.ID = r.str(), r.str()

@@ -130,7 +130,7 @@ func splitID(id string) (ms, n int64) {
 	return atoi(a), atoi(b)
 }
 
-// readEntry reads what lua/log.lua wrote.
+// readEntry reads what lua/lib/log.lua wrote.
 func readEntry(m redis.XMessage) LogEntry {
 	ms, _ := splitID(m.ID)
 	text, _ := m.Values["e"].(string)

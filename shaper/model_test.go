@@ -13,7 +13,7 @@ type mJob struct {
 	id     string
 	digest string // of what was offered
 	wait   int64  // ms it may wait; 0 = as long as it likes
-	st     string // n waiting and never out, l delayed, w o r c z x as in lua/job.lua, or how it ended
+	st     string // n waiting and never out, l delayed, w o r c z x as in lua/lib/job.lua, or how it ended
 	rel    int64
 	att    int64
 	given  bool // the last of them is granted, and not known to have begun

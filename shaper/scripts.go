@@ -10,10 +10,11 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
+	"github.com/jobshaper/jobshaper/internal/lua"
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-//go:embed lua/*.lua
+//go:embed lua
 var luaFiles embed.FS
 
 // luaScript is a script of the queue.
@@ -36,52 +37,45 @@ func ScriptHashes() map[string]string {
 	return out
 }
 
-// script assembles a script from the files that it stands on and its own, which comes last. The text is constant:
-// names and values reach a script through KEYS and ARGV only.
-func script(files ...string) *luaScript {
-	var src []byte
-	for _, f := range files {
-		switch f {
-		case "algorithms": // of the admission checks
-			src = append(src, buckets.LuaFunctions()...)
-			continue
-		case "timeline":
-			src = append(src, buckets.LuaTimeline()...)
-			continue
-		}
-		b, err := luaFiles.ReadFile("lua/" + f + ".lua")
-		if err != nil {
-			panic(err) // an embedded file is missing: the build is broken
-		}
-		src = append(src, sabotaged(f, b)...)
+// script makes a script of lua/NAME.lua and what it includes. The text is constant: names and values reach a script
+// through KEYS and ARGV only.
+func script(name string) *luaScript {
+	src, err := lua.Assemble(luaFiles, name, luaGiven, sabotaged)
+	if err != nil {
+		panic(err) // a file is missing or includes itself: the build is broken
 	}
-	name := files[len(files)-1]
-	s := &luaScript{redis.NewScript(string(src)), name, name + ".before", name + ".after"}
+	s := &luaScript{redis.NewScript(src), name, name + ".before", name + ".after"}
 	luaScripts = append(luaScripts, s)
 	return s
 }
 
+// luaGiven are the pieces that package buckets has.
+var luaGiven = map[string]string{
+	"algorithms": buckets.LuaFunctions(), // of the admission checks
+	"timeline":   buckets.LuaTimeline(),
+}
+
 var (
-	enqueueScript  = script("base", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "pools", "place", "expect", "algorithms", "admit", "enqueue")
-	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "held", "pools", "pick", "release")
-	gateScript     = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "gate")
-	finishScript   = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "slot", "finish")
-	beatScript     = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "beat")
-	givebackScript = script("base", "log", "hash", "timeline", "tenant", "job", "giveback")
-	cancelScript   = script("base", "log", "hash", "timeline", "tenant", "job", "cancel")
-	deadScript     = script("base", "log", "hash", "timeline", "tenant", "job", "dead")
-	purgeScript    = script("base", "log", "hash", "timeline", "tenant", "job", "purge")
-	policyScript   = script("base", "log", "hash", "timeline", "tenant", "policies", "policy")
-	configScript   = script("base", "log", "hash", "timeline", "tenant", "policies", "config")
-	pauseScript    = script("base", "log", "hash", "timeline", "tenant", "pause")
-	forgetScript   = script("base", "log", "hash", "timeline", "tenant", "forget")
-	findScript     = script("base", "log", "hash", "timeline", "tenant", "job", "place", "find")
-	statsScript    = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "expect", "stats")
-	compareScript  = script("base", "log", "hash", "timeline", "tenant", "compare")
-	mendScript     = script("base", "log", "hash", "timeline", "tenant", "job", "held", "place", "mend")
+	enqueueScript  = script("enqueue")
+	releaseScript  = script("release")
+	gateScript     = script("gate")
+	finishScript   = script("finish")
+	beatScript     = script("beat")
+	givebackScript = script("giveback")
+	cancelScript   = script("cancel")
+	deadScript     = script("dead")
+	purgeScript    = script("purge")
+	policyScript   = script("policy")
+	configScript   = script("config")
+	pauseScript    = script("pause")
+	forgetScript   = script("forget")
+	findScript     = script("find")
+	statsScript    = script("stats")
+	compareScript  = script("compare")
+	mendScript     = script("mend")
 )
 
-// batch is how many items a script handles at most in one call: BATCH in lua/base.lua.
+// batch is how many items a script handles at most in one call: BATCH in lua/lib/base.lua.
 const batch = 50
 
 // queue is one downstream in Redis: what Client, Scheduler, Gate and Admin share.
@@ -128,7 +122,7 @@ func (q queue) run(ctx context.Context, s *luaScript, doing string, args ...any)
 	return reply, nil
 }
 
-// runSeen is run for a script of a tenant that must have been seen ("" = the downstream): if not, an *UnseenError. See unseen in lua/tenant.lua.
+// runSeen is run for a script of a tenant that must have been seen ("" = the downstream): if not, an *UnseenError. See unseen in lua/lib/tenant.lua.
 func (q queue) runSeen(ctx context.Context, s *luaScript, doing, tenant string, args ...any) (any, error) {
 	v, err := q.run(ctx, s, doing, append([]any{tenant}, args...)...)
 	switch v {

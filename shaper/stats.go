@@ -142,7 +142,7 @@ func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
 	return t
 }
 
-// forever is FOREVER in lua/tenant.lua.
+// forever is FOREVER in lua/lib/tenant.lua.
 const forever = 9_000_000_000_000_000
 
 // Stats is what stands of a downstream.

@@ -104,7 +104,7 @@ func (b *beater) stop() {
 }
 
 // remembers is for how long Redis surely knows a pool that it has heard of; it forgets one in silence only after a
-// minute, see lua/pick.lua.
+// minute, see lua/lib/pick.lua.
 const remembers = 30 * time.Second
 
 // again beats, not for the first time. Where Redis does not know the pool although it should, it has lost all that it had. That is

@@ -43,16 +43,18 @@ func TestUsersFileTwin(t *testing.T) {
 		}
 	}
 	scripts := map[string]string{} // file → source
-	files, err := filepath.Glob("../../*/lua/*.lua")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts, %v", err)
-	}
-	for _, f := range files {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
+	for _, glob := range []string{"../../*/lua/*.lua", "../../*/lua/lib/*.lua"} {
+		files, err := filepath.Glob(glob)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no scripts, %v", glob, err)
 		}
-		scripts[f] = string(b)
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			scripts[f] = string(b)
+		}
 	}
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/hibiken/asynq").Output()
 	if err != nil {

@@ -39,12 +39,12 @@ func Breaks() []Break {
 // Apply makes the break in the source of a script's file. It panics where the text does not stand there exactly once.
 func (b Break) Apply(src []byte) []byte {
 	if n := strings.Count(string(src), b.Text); n != 1 {
-		panic(fmt.Sprintf("sabotage %s: its text stands %d times in lua/%s.lua, want once", b.Name, n, b.File))
+		panic(fmt.Sprintf("sabotage %s: its text stands %d times in %s.lua, want once", b.Name, n, b.File))
 	}
 	return []byte(strings.Replace(string(src), b.Text, b.Broken, 1))
 }
 
-// Script returns the source of lua/FILE.lua with the break of the environment, if it is in that file. It panics at a break that there
+// Script returns the source of FILE.lua with the break of the environment, if it is in that file. It panics at a break that there
 // is not, for then the tests would show nothing.
 func Script(file string, src []byte) []byte {
 	name, known := os.Getenv(Variable), false

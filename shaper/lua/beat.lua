@@ -10,6 +10,8 @@
 --
 -- Cost: O(jobs · log running).
 
+-- include job pools
+
 allow_oom()
 local now, pool = clock(), ARGV[2]
 local before = call('HGET', K_POOLS, pool)

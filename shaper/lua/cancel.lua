@@ -8,6 +8,8 @@
 --
 -- Cost: O(waiting) for a waiting job.
 
+-- include job
+
 allow_oom()
 local now, T, id = clock(), ARGV[2], ARGV[3]
 if call('HEXISTS', k_jobs(T), id) == 0 then

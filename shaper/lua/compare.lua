@@ -16,6 +16,8 @@
 --
 -- Cost: O(tenants + jobs in flight), where those are at most TALLY; one that differs about as much as an enqueue.
 
+-- include tenant
+
 local TALLY = 1000       -- members of a book of jobs in flight that are counted; of a larger one its size alone is known
 local POOL_TALLY = 500   -- running jobs whose pools are counted
 local LATE = 1000000     -- µs by which a tenant may be filed late: a slot that passes moves it a little

@@ -20,6 +20,8 @@
 --
 -- Cost: O(items); set of the downstream as in policy.
 
+-- include policies
+
 allow_oom()
 local now, step, digest, gen = clock(), ARGV[2], ARGV[3], ARGV[4]
 local c = call('HMGET', K_DS, 'config', 'config_next', 'config_gen')

@@ -9,6 +9,8 @@
 --
 -- Cost: O(ids · log dead).
 
+-- include job
+
 allow_oom()
 local now, T = clock(), ARGV[2]
 local what = unseen(T)

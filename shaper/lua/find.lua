@@ -8,6 +8,8 @@
 --
 -- Cost: O(1) for one of the first thousand, else O(waiting / 100), see place.lua.
 
+-- include place
+
 local T, id = ARGV[2], ARGV[3]
 local body = call('HGET', k_jobs(T), id)
 if not body then return { '', '', call('GET', k_end(T, id)) or '', '', '', 0 } end

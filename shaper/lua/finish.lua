@@ -21,6 +21,8 @@
 --
 -- Cost: O(log tenants) a report; with a next job about twice a gate.
 
+-- include pick slot
+
 allow_oom()
 local FIELDS = 8 -- of a report in ARGV
 local now = clock()

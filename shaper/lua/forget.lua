@@ -8,6 +8,8 @@
 -- Cost: O(1). The hash stays until its last slot is an interval ago, so that coming back earns no earlier start, and for ten seconds at
 -- least: by it a repeated call knows that the tenant was seen.
 
+-- include tenant
+
 allow_oom()
 local now, T = clock(), ARGV[2]
 local what = unseen(T)

@@ -17,6 +17,8 @@
 --
 -- Cost: O(log running).
 
+-- include slot
+
 allow_oom()
 local now, T, id, old, new = clock(), ARGV[2], ARGV[3], ARGV[5], ARGV[6]
 local receipt = k_receipt(new) -- for a repeated call

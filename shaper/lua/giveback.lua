@@ -8,6 +8,8 @@
 --
 -- Cost: O(log out).
 
+-- include job
+
 allow_oom()
 local now = clock()
 local ds = downstream(now)

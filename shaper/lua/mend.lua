@@ -18,6 +18,8 @@
 --
 -- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the list is searched or changed.
 
+-- include held place
+
 local FAR = 5000 -- entries of a list that a call walks over
 
 local mends, T = ARGV[2] == '1', ARGV[3]

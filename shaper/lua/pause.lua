@@ -7,6 +7,8 @@
 --
 -- Cost: O(1).
 
+-- include tenant
+
 allow_oom()
 local now, T, for_ = clock(), ARGV[2], tonumber(ARGV[3])
 local what = unseen(T)

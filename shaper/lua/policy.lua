@@ -8,6 +8,8 @@
 --
 -- Cost: O(fields); for the downstream O(tenants that have something to release) besides.
 
+-- include policies
+
 allow_oom()
 local now, T = clock(), ARGV[2]
 if T == '' then

@@ -7,6 +7,8 @@
 --
 -- Cost: O(BATCH).
 
+-- include job
+
 allow_oom()
 local now, T = clock(), ARGV[2]
 local what = unseen(T)

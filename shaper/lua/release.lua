@@ -11,6 +11,8 @@
 --
 -- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle tenants.
 
+-- include held pick
+
 allow_oom()
 local now = clock()
 local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -9,6 +9,8 @@
 --
 -- Cost: O(tenants asked for).
 
+-- include job expect
+
 local now = clock()
 local ds = downstream(now)
 local reply = { int(now) }

@@ -1,5 +1,7 @@
 -- pools: which pools of workers live, and how many places they have.
 
+-- include hash
+
 -- each_pool calls f(pool, places, deadline, running) for every pool that is known.
 local function each_pool(f)
   local flat, v = call('HGETALL', K_POOLS), {}

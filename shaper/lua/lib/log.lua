@@ -16,6 +16,9 @@
 --   o                                 the log was turned on
 --
 -- A log that cannot be written stops no job. Call it only where a repeated call of the script does not come.
+
+-- include base
+
 local function log(ds, ...)
   if ds.log then pcall(call, 'XADD', K_LOG, 'MAXLEN', '~', ds.log, '*', 'e', table.concat({ ... }, ' ')) end
 end

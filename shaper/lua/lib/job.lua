@@ -10,6 +10,8 @@
 --   nx     "tenant/id" that the finishing call was given to run next, so that its replay can answer the same
 --   throttles  starts after which the downstream asked to slow down, since it was accepted or requeued
 
+-- include tenant
+
 local function state(T, id)
   local line = call('HGET', k_state(T), id)
   if not line then return nil end

@@ -3,6 +3,8 @@
 -- The downstream's field `admit` has a line a rule, fields parted by tabs (written by admission.go):
 --   name, scope ("tenant" or "downstream"), text for people, algorithm, and the arguments of its function for one request
 
+-- include base algorithms
+
 local RULE_ARGS = 8 -- of an algorithm's function, see buckets.LuaFunctions
 
 -- admission returns the rules as {key, algorithm, where its arguments stand in ARGV}.

@@ -1,5 +1,7 @@
 -- held: whether a job is in the book that its state names. That of one that was never out is not said by its state.
 
+-- include base
+
 local function held(T, id, j)
   local member = T .. ' ' .. id
   if j.st == 'r' or j.st == 'c' then return call('ZSCORE', K_RUN, member) end

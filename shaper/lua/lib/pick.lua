@@ -1,5 +1,7 @@
 -- pick: which job leaves next. Used by release, and by finish when a worker asks for more work.
 
+-- include job pools
+
 -- load returns a tenant, once a script, with its deadlines healed.
 local function load(ds, cache, T, now)
   local t = cache[T]

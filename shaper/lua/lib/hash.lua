@@ -1,5 +1,7 @@
 -- hash: what the scripts need of Redis beyond keys and clock.
 
+-- include base log
+
 -- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first write of a
 -- script, and only where it may need memory. For what drains the queue; enqueue must not call it.
 local function allow_oom() call('DEL', P .. '-') end

@@ -1,5 +1,7 @@
 -- expect: when a job that waits will start, as timelines, pauses and the present backlogs say.
 
+-- include tenant pools
+
 local SPREAD = 25
 local ALL_OF, SAMPLE = 12, 4 -- so many tenants that share a rate are all looked at; of more, the first few of each book
 

@@ -1,6 +1,8 @@
 -- policies: how the policy of a tenant, or of the downstream, is written. It holds at once, for the backlog too: every script reads
 -- the policy anew.
 
+-- include tenant
+
 local DS_POLICY = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'admit' } -- and POLICY, the tenants' defaults
 
 -- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the field; so is, of a whole policy,

@@ -1,5 +1,7 @@
 -- slot: the one place where a start is granted. Used by gate, and by finish when a worker asks for more work.
 
+-- include tenant job
+
 -- next_slot is the slot that a start of t would get now: the first instant that satisfies the tenant's timeline, and
 -- the downstream's where it has one.
 local function next_slot(ds, t, now)

@@ -1,5 +1,7 @@
 -- tenant: the hashes of the downstream and its tenants, and when a tenant's head may leave.
 
+-- include hash timeline
+
 -- What applies where neither the tenant nor the downstream's defaults say otherwise. Twin: DefaultPolicy in policy.go.
 local FALLBACK = {
   ['p:rate'] = '10/1000000', ['p:depth'] = '1000', ['p:weight'] = '1', ['p:on_full'] = 'reject',
@@ -147,7 +149,7 @@ end
 local function settle(ds, t, now)
   local T = t.name
   local at, waits, turn = leaves(ds, t, now)
-  put(t, 'due', math.floor(turn)) -- this and the next for the answers of enqueue_busy
+  put(t, 'due', math.floor(turn)) -- this and the next for what enqueue answers in its common case
   put(t, 'by_time', int(by_time(ds, t, now)))
   local is_busy = waits or busy(t) > 0
   if is_busy and not t.busy then

@@ -1,5 +1,7 @@
 -- place: where a job stands in its bucket. What came back is ahead of all that was never out.
 
+-- include job
+
 local NEAR = 1000 -- jobs from the head among which an id is looked for; beyond, the list is searched by `since`
 
 -- accepted_before is where in a list the first job stands that was accepted at `since` or later, looked for between low and high.
