@@ -27,7 +27,7 @@ type Dispatcher interface {
 type Scheduler struct {
 	q          queue
 	dispatcher Dispatcher
-	opts       SchedulerOptions
+	opts       SchedulerConfig
 	wake       chan struct{}
 
 	mu     sync.Mutex
@@ -35,8 +35,8 @@ type Scheduler struct {
 	done   chan struct{}
 }
 
-// SchedulerOptions are set once for a Scheduler. The zero value serves.
-type SchedulerOptions struct {
+// SchedulerConfig is set once for a Scheduler. The zero value serves.
+type SchedulerConfig struct {
 	Poll      time.Duration // the longest sleep; default 1s
 	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 2s
 	Logger    *slog.Logger  // default slog.Default()
@@ -47,7 +47,7 @@ type SchedulerOptions struct {
 const releaseLimit = batch
 
 // NewScheduler returns a Scheduler that has not started.
-func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerOptions) (*Scheduler, error) {
+func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerConfig) (*Scheduler, error) {
 	q, err := newQueue(rdb, downstream)
 	if err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ func TestStoppedSchedulerDispatchesWhatItReleased(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // Stop has begun by then
 		dispatched <- ctx.Err()
 		return nil
-	}), shaper.SchedulerOptions{})
+	}), shaper.SchedulerConfig{})
 	b.must(err)
 	b.must(s.Start(t.Context()))
 	b.offer("a", 1)

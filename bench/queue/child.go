@@ -81,7 +81,7 @@ func child() {
 		check(err)
 		d, err := workers.NewDispatcher(rdb, "bench", p.Ring)
 		check(err)
-		s, err := shaper.NewScheduler(rdb, "bench", d, shaper.SchedulerOptions{})
+		s, err := shaper.NewScheduler(rdb, "bench", d, shaper.SchedulerConfig{})
 		check(err)
 		check(p.Start(context.Background()))
 		check(s.Start(context.Background()))

@@ -22,7 +22,7 @@ func flood(ctx context.Context, b *bench) error {
 	if err := admin.SetTenant(ctx, "neighbour", shaper.Policy{Rate: buckets.PerSecond(10)}); err != nil {
 		return err
 	}
-	offers, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
+	offers, err := shaper.NewClient(b.rdb, "bench", shaper.ClientConfig{})
 	if err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func paced(ctx context.Context, b *bench, rate int64, daemons, n int) ([]int64, 
 	if _, err := admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 100_000}}, nil); err != nil {
 		return nil, err
 	}
-	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
+	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientConfig{})
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func open(ctx context.Context, b *bench, rate int64, depth int) (*shaper.Admin, 
 	if _, err := admin.Apply(ctx, p, nil); err != nil {
 		return nil, nil, err
 	}
-	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
+	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientConfig{})
 	return admin, c, err
 }
 
@@ -161,7 +161,7 @@ func drainOurs(ctx context.Context, b *bench, n int) (rate, calls, trips float64
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	s, err := shaper.NewScheduler(b.rdb, "bench", d, shaper.SchedulerOptions{})
+	s, err := shaper.NewScheduler(b.rdb, "bench", d, shaper.SchedulerConfig{})
 	if err != nil {
 		return 0, 0, 0, err
 	}

@@ -132,7 +132,7 @@ func (f *farm) operate(ctx context.Context, rdb redis.UniversalClient) error {
 	if err != nil {
 		return err
 	}
-	scheduler, err := shaper.NewScheduler(rdb, downstream, dispatcher, shaper.SchedulerOptions{Logger: f.log})
+	scheduler, err := shaper.NewScheduler(rdb, downstream, dispatcher, shaper.SchedulerConfig{Logger: f.log})
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (f *farm) operate(ctx context.Context, rdb redis.UniversalClient) error {
 	defer scheduler.Stop()
 
 	// The producers offer jobs. They need nothing but Redis.
-	client, err := shaper.NewClient(rdb, downstream, shaper.ClientOptions{})
+	client, err := shaper.NewClient(rdb, downstream, shaper.ClientConfig{})
 	if err != nil {
 		return err
 	}

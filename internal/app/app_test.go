@@ -175,7 +175,7 @@ func TestStopDrains(t *testing.T) {
 	}
 	close(release)
 	d.end()
-	client, err := shaper.NewClient(server.Client(), "d", shaper.ClientOptions{})
+	client, err := shaper.NewClient(server.Client(), "d", shaper.ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,9 +36,9 @@ type Downstream struct {
 	Name        string
 	Policy      shaper.DownstreamPolicy
 	Tenants     map[string]shaper.Policy
-	Concurrency int                  // places in this process; 0 = the default
-	Client      shaper.ClientOptions // how the API takes jobs
-	Handler     asynq.Handler        // what runs a job; needed by the role worker
+	Concurrency int                 // places in this process; 0 = the default
+	Client      shaper.ClientConfig // how the API takes jobs
+	Handler     asynq.Handler       // what runs a job; needed by the role worker
 }
 
 // Running is what a daemon tells about itself when it runs.

@@ -29,7 +29,7 @@ func (d *daemon) startDownstream(ctx context.Context, ds Downstream) error {
 	if err != nil {
 		return err
 	}
-	s, err := shaper.NewScheduler(d.store.Client, ds.Name, dispatcher, shaper.SchedulerOptions{Logger: d.log})
+	s, err := shaper.NewScheduler(d.store.Client, ds.Name, dispatcher, shaper.SchedulerConfig{Logger: d.log})
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 		if err != nil {
 			return nil, err
 		}
-		if d.scheduler, err = shaper.NewScheduler(d.rdb, r.Downstream, dispatcher, shaper.SchedulerOptions{TicketTTL: r.TicketTTL, Logger: log}); err != nil {
+		if d.scheduler, err = shaper.NewScheduler(d.rdb, r.Downstream, dispatcher, shaper.SchedulerConfig{TicketTTL: r.TicketTTL, Logger: log}); err != nil {
 			return nil, err
 		}
 		if err := d.scheduler.Start(ctx); err != nil {

@@ -133,7 +133,7 @@ func shaped(ctx context.Context, s *store.Store, log *slog.Logger) (sender, erro
 		return nil, err
 	}
 	out := &shapedSender{ctx: ctx, store: s, log: log}
-	if out.client, err = shaper.NewClient(s.Client, name, shaper.ClientOptions{}); err != nil {
+	if out.client, err = shaper.NewClient(s.Client, name, shaper.ClientConfig{}); err != nil {
 		return nil, err
 	}
 	// One attempt: what the downstream does not take shows, and is not tried again.
@@ -157,7 +157,7 @@ func (s *shapedSender) start(url string) error {
 	if err != nil {
 		return err
 	}
-	if s.scheduler, err = shaper.NewScheduler(s.store.Client, name, dispatcher, shaper.SchedulerOptions{Logger: s.log}); err != nil {
+	if s.scheduler, err = shaper.NewScheduler(s.store.Client, name, dispatcher, shaper.SchedulerConfig{Logger: s.log}); err != nil {
 		return err
 	}
 	return s.scheduler.Start(context.WithoutCancel(s.ctx)) // stop ends it
