@@ -178,7 +178,12 @@ func TestSchedulerStartAndStop(t *testing.T) {
 	w := on(t, redistest.Open(t))
 	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{})
 	w.must(err)
-	s.Stop() // before Start
+	s.Stop() // before Start, which then fails: whoever stops need not know how far the start has come
+	if s.Start(t.Context()) == nil {
+		t.Error("it was started after Stop")
+	}
+	s, err = NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{})
+	w.must(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.must(s.Start(ctx))
 	if s.Start(ctx) == nil {
