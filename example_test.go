@@ -79,7 +79,7 @@ func ExampleQueue_Enqueue_refused() {
 		log.Fatal(err)
 	}
 	queue, err := jobshaper.Open(store.Client(), "mail", jobshaper.Config{
-		Tenants: map[string]jobshaper.Policy{"acme": {Rate: rate, Depth: 1}},
+		Tenants: map[string]jobshaper.Policy{"acme": {Rate: rate, Depth: 2}},
 		Handler: asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }),
 	})
 	if err != nil {
@@ -100,11 +100,6 @@ func ExampleQueue_Enqueue_refused() {
 			continue
 		}
 		fmt.Println(id, result.Status)
-		if id == "first" { // it leaves at once, and the next one a minute later
-			if _, err := queue.Wait(ctx, "acme", id); err != nil {
-				log.Fatal(err)
-			}
-		}
 	}
 	// Output:
 	// first accepted
@@ -158,16 +153,11 @@ func ExampleQueue_Stop() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	rate, err := jobshaper.ParseRate("1/m")
-	if err != nil {
-		log.Fatal(err)
-	}
 	running, interrupted := make(chan struct{}), make(chan struct{})
 	queue, err := jobshaper.Open(store.Client(), "transcoder", jobshaper.Config{
-		Tenants: map[string]jobshaper.Policy{"acme": {Rate: rate}},
 		Handler: asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 			close(running)
-			<-interrupted // its work takes longer
+			<-interrupted // it goes on for a while
 			return nil
 		}),
 		Grace: time.Minute,
@@ -178,9 +168,11 @@ func ExampleQueue_Stop() {
 	if err := queue.Start(ctx); err != nil {
 		log.Fatal(err)
 	}
-	for _, id := range []string{"runs", "waits"} {
-		if _, err := queue.Enqueue(ctx, "acme", asynq.NewTask("video:transcode", nil), asynq.TaskID(id)); err != nil {
-			log.Fatal(err)
+	now := jobshaper.Spec{Tenant: "acme", ID: "now", Type: "video:transcode"}
+	later := jobshaper.Spec{Tenant: "acme", ID: "later", Type: "video:transcode", Delay: time.Hour}
+	for _, o := range queue.OfferMany(ctx, []jobshaper.Spec{now, later}) {
+		if o.Err != nil {
+			log.Fatal(o.Err)
 		}
 	}
 	<-running
@@ -188,16 +180,16 @@ func ExampleQueue_Stop() {
 	close(interrupted)
 	queue.Stop()
 
-	for _, id := range []string{"runs", "waits"} {
-		job, err := queue.Find(context.Background(), "acme", id)
+	for _, spec := range []jobshaper.Spec{now, later} {
+		job, err := queue.Find(context.Background(), spec.Tenant, spec.ID)
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(id, job.State)
+		fmt.Println(job.ID, job.State)
 	}
 	// Output:
-	// runs done
-	// waits waiting
+	// now done
+	// later delayed
 }
 
 // A rate changed while jobs wait holds for them, too.
@@ -231,17 +223,17 @@ func ExampleQueue_Admin() {
 			log.Fatal(o.Err)
 		}
 	}
-	if _, err := queue.Wait(ctx, "acme", "today"); err != nil {
-		log.Fatal(err)
-	}
 	if err := queue.Admin().SetTenant(ctx, "acme", jobshaper.Policy{Rate: jobshaper.PerSecond(5)}); err != nil {
 		log.Fatal(err)
 	}
-	job, err := queue.Wait(ctx, "acme", "tomorrow")
-	if err != nil {
-		log.Fatal(err)
+	for _, spec := range []jobshaper.Spec{today, tomorrow} {
+		job, err := queue.Wait(ctx, spec.Tenant, spec.ID)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(job.ID, job.State)
 	}
-	fmt.Println(job.ID, job.State)
 	// Output:
+	// today done
 	// tomorrow done
 }
