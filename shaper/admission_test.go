@@ -44,7 +44,7 @@ func TestAdmission(t *testing.T) {
 	if err != nil || fmt.Sprint(stands.Admit) != fmt.Sprint(policy.Admit) {
 		t.Fatalf("rules %v, %v, want %v", stands.Admit, err, policy.Admit)
 	}
-	c, err := NewClient(rdb, "d", ClientOptions{})
+	c, err := NewClient(rdb, "d", ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestRefusedTakesNothing(t *testing.T) {
 	}, nil); err != nil {
 		t.Fatal(err)
 	}
-	c, _ := NewClient(rdb, "d", ClientOptions{})
+	c, _ := NewClient(rdb, "d", ClientConfig{})
 	for i := range 6 {
 		r, err := c.Offer(ctx, Spec{Type: "x"})
 		if err != nil {

@@ -50,7 +50,7 @@ func TestWhoWaitsAsksSeldom(t *testing.T) {
 			rdb := redistest.Start(t).Client()
 			w := newWorld(t, rdb)
 			w.q.clock = nil // Redis' own
-			w.client, w.admin, w.gate = newClient(w.q, ClientOptions{}), &Admin{w.q}, newGate(w.q)
+			w.client, w.admin, w.gate = newClient(w.q, ClientConfig{}), &Admin{w.q}, newGate(w.q)
 			w.set("a", Policy{Rate: rate(1000, time.Second), Depth: 1, OnFull: Block})
 			arrange(w)
 			first := Spec{Tenant: "a", ID: "a1", Type: "x"}

@@ -31,7 +31,7 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 	w.release(1) // b has nothing to do
 	var log bytes.Buffer
 	mended := make(chan []BookFault, 100)
-	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerOptions{Books: 10 * time.Millisecond, OnMended: func(f []BookFault) { mended <- f },
+	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{Books: 10 * time.Millisecond, OnMended: func(f []BookFault) { mended <- f },
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w.must(err)
 	w.must(s.Start(ctx))

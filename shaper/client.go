@@ -18,13 +18,13 @@ import (
 // It is safe for concurrent use, and owns no goroutine or connection: closing rdb is up to its owner.
 type Client struct {
 	q          queue
-	opts       ClientOptions
+	opts       ClientConfig
 	admissions admissions
 	offers     *coalesce.Group[*offering, Outcome]
 }
 
-// ClientOptions are set once for a Client. The zero value serves.
-type ClientOptions struct {
+// ClientConfig is set once for a Client. The zero value serves.
+type ClientConfig struct {
 	MaxPayload int // largest payload in bytes; default DefaultMaxPayload
 
 	// Wait is how many replicas must have a job before it counts as accepted, so that it outlives the primary. Where
@@ -35,7 +35,7 @@ type ClientOptions struct {
 }
 
 // NewClient returns a Client for a downstream. It does not talk to Redis.
-func NewClient(rdb redis.UniversalClient, downstream string, opts ClientOptions) (*Client, error) {
+func NewClient(rdb redis.UniversalClient, downstream string, opts ClientConfig) (*Client, error) {
 	q, err := newQueue(rdb, downstream)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientOptions)
 	return newClient(q, opts), nil
 }
 
-func newClient(q queue, opts ClientOptions) *Client {
+func newClient(q queue, opts ClientConfig) *Client {
 	if opts.MaxPayload == 0 {
 		opts.MaxPayload = DefaultMaxPayload
 	}

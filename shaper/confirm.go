@@ -11,11 +11,11 @@ import (
 	"github.com/jobshaper/jobshaper/internal/again"
 )
 
-// DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientOptions.Wait.
+// DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientConfig.Wait.
 const DefaultWaitTimeout = time.Second
 
 // Validate returns a *FieldError for the first field that cannot be used.
-func (o ClientOptions) Validate() error {
+func (o ClientConfig) Validate() error {
 	switch {
 	case o.MaxPayload < 0:
 		return &FieldError{"max_payload", fmt.Sprint(o.MaxPayload), "bytes, 1 or more"}
@@ -28,7 +28,7 @@ func (o ClientOptions) Validate() error {
 }
 
 // UnconfirmedError says that a job was stored, and that too few replicas said in time that they have it, see
-// ClientOptions.Wait. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
+// ClientConfig.Wait. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
 // duplicate once the replicas have it. It wraps ErrStore.
 type UnconfirmedError struct {
 	Tenant, ID string

@@ -19,7 +19,7 @@ const waitBriefly = 200 * time.Millisecond
 
 // confirming is a client whose jobs one replica must have.
 func (w *world) confirming(timeout time.Duration) *Client {
-	return newClient(w.q, ClientOptions{Wait: 1, WaitTimeout: timeout})
+	return newClient(w.q, ClientConfig{Wait: 1, WaitTimeout: timeout})
 }
 
 // unconfirmed fails the test unless an offer was stored and not confirmed, and returns what it was told.
@@ -101,9 +101,9 @@ func TestWaitNeedsAConnection(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true})
 	defer ring.Close()
 	for name, f := range map[string]func() (*Client, error){
-		"wait":    func() (*Client, error) { return NewClient(ring, "d", ClientOptions{Wait: 1}) },
-		"101":     func() (*Client, error) { return NewClient(ring, "d", ClientOptions{Wait: 101}) },
-		"timeout": func() (*Client, error) { return NewClient(ring, "d", ClientOptions{WaitTimeout: time.Microsecond}) },
+		"wait":    func() (*Client, error) { return NewClient(ring, "d", ClientConfig{Wait: 1}) },
+		"101":     func() (*Client, error) { return NewClient(ring, "d", ClientConfig{Wait: 101}) },
+		"timeout": func() (*Client, error) { return NewClient(ring, "d", ClientConfig{WaitTimeout: time.Microsecond}) },
 	} {
 		if _, err := f(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want an error that names it", name, err)
@@ -125,7 +125,7 @@ func TestAReplicaDoesNotAnswer(t *testing.T) {
 	demoted := redistest.StartReplica(t, server, "")
 	q := w.q
 	q.rdb = demoted.Client()
-	client, gate := newClient(q, ClientOptions{}), newGate(q)
+	client, gate := newClient(q, ClientConfig{}), newGate(q)
 	for what, call := range map[string]func() error{
 		"known": func() error {
 			_, err := client.Offer(t.Context(), Spec{Tenant: "full", ID: "y", Type: "test"})
@@ -276,7 +276,7 @@ func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 	}
 
 	cluster.Failover(replica)
-	again := newClient(w.q, ClientOptions{Wait: 1})
+	again := newClient(w.q, ClientConfig{Wait: 1})
 	for begun := time.Now(); ; {
 		r, err := again.Offer(ctx, Spec{Tenant: "a", ID: "x", Type: "x"})
 		if err == nil && r.Duplicate {

@@ -15,7 +15,7 @@ import (
 func TestNamesAtEveryDoor(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := t.Context()
-	client, err := NewClient(rdb, "d", ClientOptions{})
+	client, err := NewClient(rdb, "d", ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,11 +28,11 @@ func TestNamesAtEveryDoor(t *testing.T) {
 	second := func(_ any, err error) error { return err }
 	third := func(_, _ any, err error) error { return err }
 	doors := map[string]func(name string) error{
-		"NewClient":    func(s string) error { return second(NewClient(rdb, s, ClientOptions{})) },
+		"NewClient":    func(s string) error { return second(NewClient(rdb, s, ClientConfig{})) },
 		"NewAdmin":     func(s string) error { return second(NewAdmin(rdb, s)) },
 		"NewGate":      func(s string) error { return second(NewGate(rdb, s)) },
 		"NewListener":  func(s string) error { return second(NewListener(rdb, s, func(Signal) {})) },
-		"NewScheduler": func(s string) error { return second(NewScheduler(rdb, s, nil, SchedulerOptions{})) },
+		"NewScheduler": func(s string) error { return second(NewScheduler(rdb, s, nil, SchedulerConfig{})) },
 		"ParseTicket":  func(s string) error { return second(ParseTicket(s + " id 1")) },
 
 		"Offer, tenant": func(s string) error { return second(client.Offer(ctx, Spec{Tenant: s, Type: "x"})) },

@@ -63,7 +63,7 @@ func FuzzBody(f *testing.F) {
 	f.Add("json", []byte(`{"a":"\ud83d","a":null}`), `\ud83d`, "<\u2028\ufffd", int64(0), 0)
 	f.Add("video:x", []byte("\n\n1 2 3\n\x00\xff"), "", "a\nb", int64(0), 0)
 	f.Fuzz(func(t *testing.T, typ string, payload []byte, key, value string, ms int64, attempts int) {
-		c := Client{opts: ClientOptions{MaxPayload: 1 << 20}}
+		c := Client{opts: ClientConfig{MaxPayload: 1 << 20}}
 		s := Spec{Type: typ, Payload: payload, MaxAttempts: attempts, Timeout: time.Duration(ms%1e9) * time.Millisecond}
 		if key != "" {
 			s.Headers = map[string]string{key: value}

@@ -48,7 +48,7 @@ func newWorld(t testing.TB, rdb redis.UniversalClient) *world {
 	w.must(err)
 	q.clock = func() int64 { return w.now }
 	w.q = q
-	w.client = newClient(q, ClientOptions{})
+	w.client = newClient(q, ClientConfig{})
 	w.admin, w.gate = &Admin{q}, newGate(q)
 	w.must(rdb.HSet(t.Context(), q.downstreamKey(), "rid", runID(t, q), "epoch", 1).Err())
 	return w

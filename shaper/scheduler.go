@@ -27,16 +27,17 @@ type Dispatcher interface {
 type Scheduler struct {
 	q          queue
 	dispatcher Dispatcher
-	opts       SchedulerOptions
+	opts       SchedulerConfig
 	wake       chan struct{}
 
-	mu     sync.Mutex
-	cancel context.CancelFunc
-	done   chan struct{}
+	mu      sync.Mutex // held by Start and Stop, guards what follows
+	stopped bool
+	cancel  context.CancelFunc
+	done    chan struct{} // nil before Start
 }
 
-// SchedulerOptions are set once for a Scheduler. The zero value serves.
-type SchedulerOptions struct {
+// SchedulerConfig is set once for a Scheduler. The zero value serves.
+type SchedulerConfig struct {
 	Poll      time.Duration // the longest sleep; default 1s
 	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 2s
 	Logger    *slog.Logger  // default slog.Default()
@@ -49,7 +50,7 @@ type SchedulerOptions struct {
 const releaseLimit = batch
 
 // NewScheduler returns a Scheduler that has not started.
-func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerOptions) (*Scheduler, error) {
+func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerConfig) (*Scheduler, error) {
 	q, err := newQueue(rdb, downstream)
 	if err != nil {
 		return nil, err
@@ -78,12 +79,13 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	return &Scheduler{q: q, dispatcher: d, opts: opts, wake: make(chan struct{}, 1)}, nil
 }
 
-// Start runs the scheduler until ctx ends or Stop is called. It returns an error if it runs already.
+// Start begins to release tickets, and returns. The scheduler runs until ctx ends or Stop is called, and both end it the same way;
+// Stop waits for either. It returns an error if it was started or stopped before.
 func (s *Scheduler) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done != nil {
-		return fmt.Errorf("scheduler of %s: started already", s.q.downstream)
+	if s.done != nil || s.stopped {
+		return fmt.Errorf("scheduler of %s was started or stopped before", s.q.downstream)
 	}
 	l, err := NewListener(s.q.rdb, s.q.downstream, func(sig Signal) {
 		if sig.Kind == 'w' {
@@ -106,10 +108,12 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the scheduler and waits for it. Tickets that are out stay out. It may be called twice, or before Start.
+// Stop ends the scheduler and waits for it. Tickets that are out stay out. It may be called twice, or before Start, which then
+// fails.
 func (s *Scheduler) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stopped = true
 	if s.done == nil {
 		return
 	}

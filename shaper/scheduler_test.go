@@ -52,7 +52,7 @@ func (c *carrier) next(t *testing.T) Ticket {
 	}
 }
 
-func schedule(t *testing.T, w *world, c *carrier, opts SchedulerOptions) *Scheduler {
+func schedule(t *testing.T, w *world, c *carrier, opts SchedulerConfig) *Scheduler {
 	t.Helper()
 	opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	s, err := NewScheduler(w.rdb, w.q.downstream, c, opts)
@@ -83,8 +83,8 @@ func releasedInTime(t *testing.T) time.Duration {
 	w.set("a", Policy{Rate: rate(20, time.Second)})
 	w.pool("p", 4)
 	c := newCarrier(0)
-	defer schedule(t, w, c, SchedulerOptions{Poll: time.Hour}).Stop()
-	defer schedule(t, w, c, SchedulerOptions{Poll: time.Hour}).Stop()
+	defer schedule(t, w, c, SchedulerConfig{Poll: time.Hour}).Stop()
+	defer schedule(t, w, c, SchedulerConfig{Poll: time.Hour}).Stop()
 	const n = 20
 	w.offers("a", n)
 	var slots []time.Time
@@ -115,7 +115,7 @@ func TestSchedulerWakes(t *testing.T) {
 	w.pool("p", 2)
 	c := newCarrier(0)
 	asleep := make(chan struct{}, 1000)
-	schedule(t, w, c, SchedulerOptions{Poll: time.Hour, OnRelease: func(time.Duration, int) { asleep <- struct{}{} }})
+	schedule(t, w, c, SchedulerConfig{Poll: time.Hour, OnRelease: func(time.Duration, int) { asleep <- struct{}{} }})
 	<-asleep
 
 	w.offers("a", 1) // an enqueue
@@ -154,7 +154,7 @@ func TestDispatchThatFails(t *testing.T) {
 	c := newCarrier(1)
 	// When all have come the scheduler looks no more, else it finds them lost again as soon as their time is over.
 	c.most, c.goOn = len(specs), make(chan struct{})
-	schedule(t, w, c, SchedulerOptions{Poll: 20 * time.Millisecond, TicketTTL: 200 * time.Millisecond})
+	schedule(t, w, c, SchedulerConfig{Poll: 20 * time.Millisecond, TicketTTL: 200 * time.Millisecond})
 	defer close(c.goOn)
 	var got []string
 	for range specs {
@@ -176,9 +176,14 @@ func TestDispatchThatFails(t *testing.T) {
 
 func TestSchedulerStartAndStop(t *testing.T) {
 	w := on(t, redistest.Open(t))
-	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerOptions{})
+	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{})
 	w.must(err)
-	s.Stop() // before Start
+	s.Stop() // before Start, which then fails: whoever stops need not know how far the start has come
+	if s.Start(t.Context()) == nil {
+		t.Error("it was started after Stop")
+	}
+	s, err = NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{})
+	w.must(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.must(s.Start(ctx))
 	if s.Start(ctx) == nil {
@@ -188,7 +193,7 @@ func TestSchedulerStartAndStop(t *testing.T) {
 	<-s.done // the context's end is enough: nothing is left that Stop would have to close
 	s.Stop()
 	s.Stop()
-	if _, err := NewScheduler(w.rdb, "a}b", nil, SchedulerOptions{}); !errors.Is(err, ErrInvalid) {
+	if _, err := NewScheduler(w.rdb, "a}b", nil, SchedulerConfig{}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a wrong name: %v", err)
 	}
 }
@@ -200,7 +205,7 @@ func TestSchedulerOutlivesRedis(t *testing.T) {
 	w.set("a", Policy{Rate: rate(100, time.Second)})
 	w.pool("p", 2)
 	c := newCarrier(0)
-	schedule(t, w, c, SchedulerOptions{Poll: 40 * time.Millisecond})
+	schedule(t, w, c, SchedulerConfig{Poll: 40 * time.Millisecond})
 	w.offers("a", 1)
 	c.next(t)
 	server.Kill()

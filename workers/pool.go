@@ -84,6 +84,7 @@ type Pool struct {
 	life     sync.Mutex // held by Start and Stop, guards what follows
 	started  bool
 	stopped  bool
+	unhook   func() bool // of the end of Start's context
 	server   *asynq.Server
 	listener *shaper.Listener
 	beats    *beater
@@ -132,7 +133,9 @@ func (p *Pool) ID() string { return p.id }
 // Ring tells the pool that tickets have arrived, see NewDispatcher.
 func (p *Pool) Ring() { p.bell.ring() }
 
-// Start begins to take jobs. It returns an error if Redis cannot be reached, or if the pool was started before.
+// Start begins to take jobs, and returns. The pool runs until ctx ends or Stop is called, and both end it in the same order: that
+// ctx ends is not told to running jobs, they have the grace. Stop waits for either. It returns an error, and nothing runs, if Redis
+// cannot be reached, or if the pool was started or stopped before.
 func (p *Pool) Start(ctx context.Context) error {
 	p.life.Lock()
 	defer p.life.Unlock()
@@ -169,6 +172,7 @@ func (p *Pool) Start(ctx context.Context) error {
 	}
 	p.started = true
 	p.beats.start()
+	p.unhook = context.AfterFunc(ctx, p.Stop)
 	return nil
 }
 
@@ -195,7 +199,7 @@ func (p *Pool) hear(s shaper.Signal) {
 	}
 }
 
-// Stop ends the pool and waits for it; it may be called twice, or before Start. In this order, each for the reason given:
+// Stop ends the pool and waits for it; it may be called twice, or before Start, which then fails. In this order, each for the reason given:
 //
 //  1. nothing starts any more; jobs that hold a slot that has not come are handed back (uncharged)
 //  2. asynq pulls no more tickets; those that it has are given back
@@ -211,6 +215,7 @@ func (p *Pool) Stop() {
 	if !running {
 		return
 	}
+	p.unhook()
 	p.mu.Lock()
 	p.draining = true
 	p.mu.Unlock()

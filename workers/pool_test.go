@@ -43,7 +43,7 @@ func newBench(t *testing.T, handler asynq.HandlerFunc, cfg Config) *bench {
 	b := &bench{t: t, server: redistest.Start(t)}
 	b.rdb = b.server.Client()
 	var err error
-	b.client, err = shaper.NewClient(b.rdb, "d", shaper.ClientOptions{})
+	b.client, err = shaper.NewClient(b.rdb, "d", shaper.ClientConfig{})
 	b.must(err)
 	b.admin, err = shaper.NewAdmin(b.rdb, "d")
 	b.must(err)
@@ -52,7 +52,7 @@ func newBench(t *testing.T, handler asynq.HandlerFunc, cfg Config) *bench {
 	b.must(err)
 	dispatcher, err := NewDispatcher(b.rdb, "d", b.pool.Ring)
 	b.must(err)
-	b.scheduler, err = shaper.NewScheduler(b.rdb, "d", dispatcher, shaper.SchedulerOptions{Logger: cfg.Logger})
+	b.scheduler, err = shaper.NewScheduler(b.rdb, "d", dispatcher, shaper.SchedulerConfig{Logger: cfg.Logger})
 	b.must(err)
 	return b
 }
@@ -199,7 +199,7 @@ func TestPlacesAreKept(t *testing.T) {
 			served.Go(func() { _ = b.pool.ticket(context.Background(), asynq.NewTask(ticketType, []byte(ticket.String()))) })
 		}
 		return nil
-	}), shaper.SchedulerOptions{})
+	}), shaper.SchedulerConfig{})
 	b.must(err)
 	b.must(s.Start(t.Context()))
 	defer served.Wait()

@@ -146,7 +146,7 @@ func TestStoppedSchedulerDispatchesWhatItReleased(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // Stop has begun by then
 		dispatched <- ctx.Err()
 		return nil
-	}), shaper.SchedulerOptions{})
+	}), shaper.SchedulerConfig{})
 	b.must(err)
 	b.must(s.Start(t.Context()))
 	b.offer("a", 1)
@@ -161,4 +161,38 @@ type dispatcherFunc func(context.Context, []shaper.Ticket) error
 
 func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []shaper.Ticket) error {
 	return f(ctx, tickets)
+}
+
+// TestTheEndOfTheContextIsAStop: nothing starts any more, what runs ends within the grace and is not told, and the pool takes its
+// leave, though nobody calls Stop; which waits for all that.
+func TestTheEndOfTheContextIsAStop(t *testing.T) {
+	begun, release := make(chan context.Context, 1), make(chan struct{})
+	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
+		begun <- ctx
+		<-release
+		return context.Cause(ctx)
+	}, Config{Concurrency: 1, Grace: patience})
+	b.policy(shaper.Policy{Rate: buckets.PerSecond(1000)})
+	ctx, cancel := context.WithCancel(t.Context())
+	b.must(b.pool.Start(ctx))
+	b.must(b.scheduler.Start(t.Context()))
+	t.Cleanup(b.scheduler.Stop)
+	runs, waits := b.offer("a", 1), b.offer("a", 2)
+	handler := <-begun
+	cancel()
+	<-b.pool.hold.Done() // a Stop has begun
+	if err := handler.Err(); err != nil {
+		t.Errorf("the running job was told: %v", err)
+	}
+	close(release)
+	until(t, "the pool is gone", func() bool {
+		return b.rdb.HLen(context.Background(), "shaper:{d}:pools").Val() == 0
+	})
+	b.pool.Stop()
+	if job := b.find("a", runs); job.State != shaper.StateDone {
+		t.Errorf("what ran is %s (%s), want done", job.State, job.Error)
+	}
+	if job := b.find("a", waits); job.State.Ended() || job.Charged != 0 {
+		t.Errorf("what waited is %s, %d attempts charged; want it back, and none", job.State, job.Charged)
+	}
 }

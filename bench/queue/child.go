@@ -18,8 +18,7 @@ import (
 	"github.com/hibiken/asynq"
 	"golang.org/x/sys/unix"
 
-	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper"
 )
 
 // A measurement runs its daemons in processes of their own: this program again, told by an environment variable what to be.
@@ -77,23 +76,17 @@ func child() {
 			fmt.Fprintln(out, at)
 			return nil
 		})
-		p, err := workers.New(rdb, "bench", handler, workers.Config{Concurrency: c.Concurrency})
+		queue, err := jobshaper.Open(rdb, "bench", jobshaper.Config{Handler: handler, Concurrency: c.Concurrency})
 		check(err)
-		d, err := workers.NewDispatcher(rdb, "bench", p.Ring)
-		check(err)
-		s, err := shaper.NewScheduler(rdb, "bench", d, shaper.SchedulerOptions{})
-		check(err)
-		check(p.Start(context.Background()))
-		check(s.Start(context.Background()))
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		check(queue.Start(ctx))
 		mu.Lock()
 		fmt.Fprintln(out, "ready")
 		out.Flush()
 		mu.Unlock()
-		stop := make(chan os.Signal, 1)
-		signal.Notify(stop, syscall.SIGTERM)
-		<-stop
-		s.Stop()
-		p.Stop()
+		<-ctx.Done()
+		queue.Stop()
 		rdb.Close()
 	}
 }

@@ -8,25 +8,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper"
 )
 
 // flood measures what a tenant that offers without end into its full bucket costs Redis, and its neighbour: how many of its
 // starts at 10/s come in 8 s, alone and beside the flood.
 func flood(ctx context.Context, b *bench) error {
-	admin, err := shaper.NewAdmin(b.rdb, "bench")
+	offers, err := jobshaper.Open(b.rdb, "bench", jobshaper.Config{})
 	if err != nil {
 		return err
 	}
-	if err := admin.SetTenant(ctx, "neighbour", shaper.Policy{Rate: buckets.PerSecond(10)}); err != nil {
+	if err := offers.Admin().SetTenant(ctx, "neighbour", jobshaper.Policy{Rate: jobshaper.PerSecond(10)}); err != nil {
 		return err
 	}
-	offers, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
-	if err != nil {
-		return err
-	}
-	if err := fill(ctx, admin, offers); err != nil {
+	if err := fill(ctx, offers); err != nil {
 		return err
 	}
 	var refused, accepted []float64
@@ -36,7 +31,7 @@ func flood(ctx context.Context, b *bench) error {
 			return err
 		}
 		refused = append(refused, n)
-		if n, err = acceptance(ctx, b, admin, offers); err != nil {
+		if n, err = acceptance(ctx, b, offers); err != nil {
 			return err
 		}
 		accepted = append(accepted, n)
@@ -91,21 +86,21 @@ func within(starts []int64, from, to int64) (n int64) {
 }
 
 // fill fills the bucket of the tenant that floods, which is paused: it has no starts of its own.
-func fill(ctx context.Context, admin *shaper.Admin, offers *shaper.Client) error {
-	if err := admin.SetTenant(ctx, "flood", shaper.Policy{Depth: 1000}); err != nil {
+func fill(ctx context.Context, offers *jobshaper.Queue) error {
+	if err := offers.Admin().SetTenant(ctx, "flood", jobshaper.Policy{Depth: 1000}); err != nil {
 		return err
 	}
-	if err := admin.Pause(ctx, "flood", 0); err != nil {
+	if err := offers.Admin().Pause(ctx, "flood", 0); err != nil {
 		return err
 	}
 	offers.OfferMany(ctx, specs("flood", 1000))
 	return nil
 }
 
-func specs(tenant string, n int) []shaper.Spec {
-	l := make([]shaper.Spec, n)
+func specs(tenant string, n int) []jobshaper.Spec {
+	l := make([]jobshaper.Spec, n)
 	for i := range l {
-		l[i] = shaper.Spec{Tenant: tenant, Type: "bench", Payload: make([]byte, 200)}
+		l[i] = jobshaper.Spec{Tenant: tenant, Type: "bench", Payload: make([]byte, 200)}
 	}
 	return l
 }
@@ -135,7 +130,7 @@ func cost(ctx context.Context, b *bench, n int, offer func()) (float64, error) {
 
 const costCalls = 100
 
-func refusal(ctx context.Context, b *bench, offers *shaper.Client) (float64, error) {
+func refusal(ctx context.Context, b *bench, offers *jobshaper.Queue) (float64, error) {
 	l := specs("flood", 100)
 	return cost(ctx, b, 100*costCalls, func() {
 		for range costCalls {
@@ -144,8 +139,8 @@ func refusal(ctx context.Context, b *bench, offers *shaper.Client) (float64, err
 	})
 }
 
-func acceptance(ctx context.Context, b *bench, admin *shaper.Admin, offers *shaper.Client) (float64, error) {
-	if err := admin.SetTenant(ctx, "taken", shaper.Policy{Depth: 1_000_000}); err != nil {
+func acceptance(ctx context.Context, b *bench, offers *jobshaper.Queue) (float64, error) {
+	if err := offers.Admin().SetTenant(ctx, "taken", jobshaper.Policy{Depth: 1_000_000}); err != nil {
 		return 0, err
 	}
 	l := specs("taken", 100)
@@ -157,12 +152,12 @@ func acceptance(ctx context.Context, b *bench, admin *shaper.Admin, offers *shap
 	if err != nil {
 		return 0, err
 	}
-	_, err = admin.Purge(ctx, "taken")
+	_, err = offers.Admin().Purge(ctx, "taken")
 	return us, err
 }
 
 // beside gives the neighbour more jobs than it can start, floods for a while, and tells since when and with how many.
-func beside(ctx context.Context, offers *shaper.Client, flood func(context.Context) int) (from int64, n int, err error) {
+func beside(ctx context.Context, offers *jobshaper.Queue, flood func(context.Context) int) (from int64, n int, err error) {
 	for _, o := range offers.OfferMany(ctx, specs("neighbour", 10*int(flooding.Seconds())+5)) {
 		if o.Err != nil {
 			return 0, 0, o.Err
@@ -175,14 +170,14 @@ func beside(ctx context.Context, offers *shaper.Client, flood func(context.Conte
 	return from, flood(ctx), nil
 }
 
-func floodBatches(ctx context.Context, offers *shaper.Client) (n int) {
+func floodBatches(ctx context.Context, offers *jobshaper.Queue) (n int) {
 	for l := specs("flood", 100); ctx.Err() == nil; n += len(l) {
 		offers.OfferMany(ctx, l)
 	}
 	return n
 }
 
-func floodSingles(ctx context.Context, offers *shaper.Client) int {
+func floodSingles(ctx context.Context, offers *jobshaper.Queue) int {
 	var all sync.WaitGroup
 	counts := make([]int, 8)
 	for i := range counts {

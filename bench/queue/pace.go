@@ -7,8 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper"
 )
 
 // pace enqueues a backlog, and compares the gaps between starts with those of a loop that does nothing but sleep until
@@ -70,26 +69,16 @@ func loops(interval time.Duration, n int) (reference, sleep []int64, err error) 
 }
 
 func paced(ctx context.Context, b *bench, rate int64, daemons, n int) ([]int64, error) {
-	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
-		return nil, err
-	}
-	admin, err := shaper.NewAdmin(b.rdb, "bench")
+	c, err := open(ctx, b, rate, 100_000)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 100_000}}, nil); err != nil {
-		return nil, err
-	}
-	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
-	if err != nil {
-		return nil, err
-	}
-	specs := make([]shaper.Spec, n)
+	specs := make([]jobshaper.Spec, n)
 	for i := range specs {
-		specs[i] = shaper.Spec{Type: "bench", Payload: []byte("x")}
+		specs[i] = jobshaper.Spec{Type: "bench", Payload: []byte("x")}
 	}
 	for _, o := range c.OfferMany(ctx, specs) {
-		if o.Err != nil || o.Result.Status != shaper.Accepted {
+		if o.Err != nil || o.Result.Status != jobshaper.Accepted {
 			return nil, fmt.Errorf("offer: %+v", o)
 		}
 	}
@@ -102,7 +91,7 @@ func paced(ctx context.Context, b *bench, rate int64, daemons, n int) ([]int64, 
 		ps = append(ps, p)
 	}
 	for {
-		st, err := admin.Stats(ctx, true)
+		st, err := c.Admin().Stats(ctx, true)
 		if err != nil {
 			return nil, err
 		}

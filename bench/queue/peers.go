@@ -12,29 +12,24 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper"
 )
 
 var payload = []byte(strings.Repeat("p", 200))
 
 const fast = 1_000_000 // a rate that does not bind
 
-func open(ctx context.Context, b *bench, rate int64, depth int) (*shaper.Admin, *shaper.Client, error) {
+// open returns a producer for an empty Redis, where each tenant has this rate and depth.
+func open(ctx context.Context, b *bench, rate int64, depth int) (*jobshaper.Queue, error) {
 	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	admin, err := shaper.NewAdmin(b.rdb, "bench")
+	queue, err := jobshaper.Open(b.rdb, "bench", jobshaper.Config{})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p := shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(rate), Depth: depth}}
-	if _, err := admin.Apply(ctx, p, nil); err != nil {
-		return nil, nil, err
-	}
-	c, err := shaper.NewClient(b.rdb, "bench", shaper.ClientOptions{})
-	return admin, c, err
+	p := jobshaper.Policy{Rate: jobshaper.PerSecond(rate), Depth: depth}
+	return queue, queue.Admin().SetDownstream(ctx, jobshaper.DownstreamPolicy{Defaults: p})
 }
 
 // enqueue compares a goroutine's and eight goroutines' enqueues, and batches.
@@ -44,7 +39,7 @@ func enqueue(ctx context.Context, b *bench) error {
 	ac := asynq.NewClientFromRedisClient(b.rdb)
 	for range b.runs {
 		for _, par := range []int{1, 8} {
-			_, c, err := open(ctx, b, 10, 1_000_000)
+			c, err := open(ctx, b, 10, 1_000_000)
 			if err != nil {
 				return err
 			}
@@ -65,13 +60,13 @@ func enqueue(ctx context.Context, b *bench) error {
 				eight, asynqEight = append(eight, ours), append(asynqEight, theirs)
 			}
 		}
-		_, c, err := open(ctx, b, 10, 1_000_000)
+		c, err := open(ctx, b, 10, 1_000_000)
 		if err != nil {
 			return err
 		}
-		specs := make([]shaper.Spec, n)
+		specs := make([]jobshaper.Spec, n)
 		for i := range specs {
-			specs[i] = shaper.Spec{Type: "bench", Payload: payload}
+			specs[i] = jobshaper.Spec{Type: "bench", Payload: payload}
 		}
 		begun := time.Now()
 		for _, o := range c.OfferMany(ctx, specs) {
@@ -131,13 +126,13 @@ func drain(ctx context.Context, b *bench) error {
 }
 
 func drainOurs(ctx context.Context, b *bench, n int) (rate, calls, trips float64, err error) {
-	_, c, err := open(ctx, b, fast, n)
+	c, err := open(ctx, b, fast, n)
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	specs := make([]shaper.Spec, n)
+	specs := make([]jobshaper.Spec, n)
 	for i := range specs {
-		specs[i] = shaper.Spec{Type: "bench", Payload: payload}
+		specs[i] = jobshaper.Spec{Type: "bench", Payload: payload}
 	}
 	for _, o := range c.OfferMany(ctx, specs) {
 		if o.Err != nil {
@@ -153,27 +148,17 @@ func drainOurs(ctx context.Context, b *bench, n int) (rate, calls, trips float64
 		}
 		return nil
 	})
-	p, err := workers.New(b.rdb, "bench", h, workers.Config{Concurrency: 32})
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	d, err := workers.NewDispatcher(b.rdb, "bench", p.Ring)
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	s, err := shaper.NewScheduler(b.rdb, "bench", d, shaper.SchedulerOptions{})
+	q, err := jobshaper.Open(b.rdb, "bench", jobshaper.Config{Handler: h, Concurrency: 32})
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	before := counted(ctx, b.rdb)
 	begun := time.Now()
-	check(p.Start(ctx))
-	check(s.Start(ctx))
+	check(q.Start(ctx))
 	<-done
 	took := time.Since(begun)
 	after := counted(ctx, b.rdb)
-	s.Stop()
-	p.Stop()
+	q.Stop()
 	return float64(n) / took.Seconds(), (after.calls - before.calls) / float64(n), (after.trips - before.trips) / float64(n), nil
 }
 
@@ -226,7 +211,7 @@ func counted(ctx context.Context, rdb *redis.Client) counts {
 
 // idle measures the time from before an enqueue until the first instruction of the handler, for a tenant that was idle.
 func idle(ctx context.Context, b *bench) error {
-	_, c, err := open(ctx, b, 10, 100)
+	c, err := open(ctx, b, 10, 100)
 	if err != nil {
 		return err
 	}
@@ -265,14 +250,14 @@ func bytesPerJob(ctx context.Context, b *bench) error {
 		v, _ := strconv.ParseFloat(info["Memory"]["used_memory"], 64)
 		return v
 	}
-	_, c, err := open(ctx, b, 10, n)
+	c, err := open(ctx, b, 10, n)
 	if err != nil {
 		return err
 	}
 	before := used()
-	specs := make([]shaper.Spec, n)
+	specs := make([]jobshaper.Spec, n)
 	for i := range specs {
-		specs[i] = shaper.Spec{Type: "bench", Payload: payload}
+		specs[i] = jobshaper.Spec{Type: "bench", Payload: payload}
 	}
 	for _, o := range c.OfferMany(ctx, specs) {
 		if o.Err != nil {
@@ -298,7 +283,7 @@ func bytesPerJob(ctx context.Context, b *bench) error {
 // quiet counts what an idle daemon asks of Redis, with few and with many known tenants.
 func quiet(ctx context.Context, b *bench) error {
 	for _, tenants := range []int{0, 100_000} {
-		if _, _, err := open(ctx, b, 10, 100); err != nil {
+		if _, err := open(ctx, b, 10, 100); err != nil {
 			return err
 		}
 		for i := 0; i < tenants; i += 1000 {

@@ -27,7 +27,7 @@ type offer struct {
 	out, err   io.Writer
 	json       *cliutil.JSONLines // nil for people
 	client     *shaper.Client
-	options    shaper.ClientOptions
+	options    shaper.ClientConfig
 }
 
 // Run is the program. It returns the exit code.

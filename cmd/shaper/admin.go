@@ -47,7 +47,7 @@ func withDesk(f func(*cli.Context, *desk) error) cli.ActionFunc {
 		if d.Admin, err = shaper.NewAdmin(s.Client, d.downstream); err != nil {
 			return err
 		}
-		if d.client, err = shaper.NewClient(s.Client, d.downstream, shaper.ClientOptions{}); err != nil {
+		if d.client, err = shaper.NewClient(s.Client, d.downstream, shaper.ClientConfig{}); err != nil {
 			return err
 		}
 		return d.suggest(c.Context, f(c, d))

@@ -92,7 +92,7 @@ func (c *console) daemon(words ...string) (stop func() string) {
 // offer offers a job whose payload is JSON.
 func (c *console) offer(tenant, id, payload string) {
 	c.t.Helper()
-	client, err := shaper.NewClient(c.server.Client(), shaper.DefaultName, shaper.ClientOptions{})
+	client, err := shaper.NewClient(c.server.Client(), shaper.DefaultName, shaper.ClientConfig{})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func TestDoctorMendsTheBooks(t *testing.T) {
 	if code, _, stderr := c.run("doctor", "--downstream", "transcode", "--redis", c.url); code != 65 || !strings.Contains(stderr, "nothing of it is in this Redis") {
 		t.Errorf("of a downstream that is not there: exit code %d, %s", code, stderr)
 	}
-	client, err := shaper.NewClient(c.server.Client(), "d", shaper.ClientOptions{})
+	client, err := shaper.NewClient(c.server.Client(), "d", shaper.ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

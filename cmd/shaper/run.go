@@ -27,7 +27,7 @@ type runFlags struct {
 	concurrency int
 	departures  int
 	grace       time.Duration
-	client      shaper.ClientOptions
+	client      shaper.ClientConfig
 }
 
 // defaultListen is where a daemon listens that nobody told where.

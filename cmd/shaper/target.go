@@ -8,6 +8,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/urfave/cli/v2"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/app"
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
@@ -18,7 +19,7 @@ import (
 
 // fromFlags adds the one downstream that flags describe.
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
-	d := app.Downstream{Name: c.String("downstream"), Concurrency: f.concurrency, Client: f.client}
+	d := app.Downstream{Name: c.String("downstream"), Config: jobshaper.Config{Concurrency: f.concurrency, Client: f.client}}
 	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
 	d.Policy.DepartureLog = f.departures
 	var err error
@@ -83,7 +84,7 @@ func downstreams(file *config.File, worker bool) ([]app.Downstream, error) {
 	var wrong []error
 	for _, name := range names {
 		d := file.Downstreams[name]
-		out := app.Downstream{Name: name, Policy: d.Policy, Tenants: d.Tenants, Concurrency: d.Concurrency, Client: d.Client}
+		out := app.Downstream{Name: name, Config: jobshaper.Config{Policy: d.Policy, Tenants: d.Tenants, Concurrency: d.Concurrency, Client: d.Client}}
 		switch {
 		case !worker:
 		case d.Target.IsZero():

@@ -12,12 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/app/verify"
-	"github.com/jobshaper/jobshaper/internal/embedded"
-	"github.com/jobshaper/jobshaper/internal/redisurl"
-	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // options are what a run is asked for.
@@ -70,28 +66,22 @@ func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 	}
 
 	// A program of yours has a Redis already: redis.NewClient(…), with ContextTimeoutEnabled, is all it needs.
-	dir, err := os.MkdirTemp("", "transcode-")
+	store, err := jobshaper.OpenEmbedded(ctx, "")
 	if err != nil {
 		return report{}, err
 	}
-	defer os.RemoveAll(dir)
-	store, err := embedded.Start(ctx, dir, f.log)
+	defer store.Close()
+	v.fact("store", store.String())
+	queue, err := f.open(store.Client())
 	if err != nil {
 		return report{}, err
 	}
-	defer store.Stop()
-	rdb, err := redisurl.Open(store.URL(), redisurl.Options{})
-	if err != nil {
-		return report{}, err
-	}
-	defer rdb.Close()
-	v.fact("store", storeText(store.Kind()))
 
 	f.journal.begin()
 	v.begin()
-	stopped := f.operate(ctx, rdb)
+	stopped := f.operate(ctx, queue)
 	v.end()
-	r, err := f.settle(rdb)
+	r, err := f.settle(queue.Admin())
 	if err != nil {
 		return r, errors.Join(stopped, err)
 	}
@@ -101,13 +91,6 @@ func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 	r.dir, r.took, r.whole = opts.out, time.Since(begun), stopped == nil
 	r.print(out)
 	return r, errors.Join(stopped, r.verify())
-}
-
-func storeText(kind embedded.Kind) string {
-	if kind == embedded.Memory {
-		return "inside this process (no redis-server on PATH)"
-	}
-	return "a redis-server of its own, for this run only"
 }
 
 // filesOf names the files of a tenant, below dir.
@@ -149,7 +132,7 @@ func (f *farm) prepare(ctx context.Context, dir string) error {
 }
 
 // watch shows what happens until all that was accepted has ended, ctx ends, or something fails.
-func (f *farm) watch(ctx context.Context, admin *shaper.Admin, produced <-chan error) error {
+func (f *farm) watch(ctx context.Context, admin *jobshaper.Admin, produced <-chan error) error {
 	tick := time.NewTicker(bin)
 	defer tick.Stop()
 	for {
@@ -173,14 +156,10 @@ func (f *farm) watch(ctx context.Context, admin *shaper.Admin, produced <-chan e
 }
 
 // settle cancels what still waits, which is nothing unless the farm was interrupted, and reads the final counts.
-func (f *farm) settle(rdb redis.UniversalClient) (report, error) {
+func (f *farm) settle(admin *jobshaper.Admin) (report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	r := report{busiest: f.journal.most()}
-	admin, err := shaper.NewAdmin(rdb, downstream)
-	if err != nil {
-		return r, err
-	}
 	for _, t := range f.tenants {
 		if _, err := admin.Purge(ctx, t.name); err != nil {
 			return r, err

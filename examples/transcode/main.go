@@ -6,7 +6,7 @@
 // It needs nothing else: it starts a Redis of its own (or an imitation, where there is no redis-server), makes some
 // real media files, transcodes them with ffmpeg (or, where there is none, with Go's own codecs), and checks every output.
 //
-// What a program needs in order to use Jobshaper is in this file, in operate and produce. The other files make the
+// What a program needs in order to use Jobshaper is in this file, in open, operate and produce. The other files make the
 // media, draw the picture and do the sums.
 package main
 
@@ -25,9 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper"
 )
 
 const (
@@ -41,16 +39,16 @@ const (
 )
 
 // policy protects the transcoder: it must not see more than ten jobs a second, whoever they are for.
-var policy = shaper.DownstreamPolicy{
-	Rate:         buckets.PerSecond(10),
+var policy = jobshaper.DownstreamPolicy{
+	Rate:         jobshaper.PerSecond(10),
 	DepartureLog: 10_000, // for the last line of the report
-	Defaults:     shaper.Policy{MaxAttempts: 3, Timeout: 30 * time.Second},
+	Defaults:     jobshaper.Policy{MaxAttempts: 3, Timeout: 30 * time.Second},
 }
 
 // tenant is a customer of the farm: what it may do, and what it does.
 type tenant struct {
 	name   string
-	policy shaper.Policy
+	policy jobshaper.Policy
 
 	bursts, burst int           // it offers so many times so many files at once
 	every         time.Duration // from burst to burst
@@ -60,9 +58,9 @@ type tenant struct {
 // tenants together offer more than the transcoder can take, and their buckets are small: some offers are refused. While
 // both have jobs waiting, their weights divide the ten jobs a second into six and four.
 var tenants = []tenant{
-	{name: "studio", policy: shaper.Policy{Rate: buckets.PerSecond(10), Weight: 3, Depth: 16},
+	{name: "studio", policy: jobshaper.Policy{Rate: jobshaper.PerSecond(10), Weight: 3, Depth: 16},
 		bursts: 3, burst: 20, every: 2500 * time.Millisecond, patient: true},
-	{name: "clips", policy: shaper.Policy{Rate: buckets.PerSecond(5), Weight: 2, Depth: 10},
+	{name: "clips", policy: jobshaper.Policy{Rate: jobshaper.PerSecond(5), Weight: 2, Depth: 10},
 		bursts: 3, burst: 14, every: 2500 * time.Millisecond},
 }
 
@@ -97,77 +95,50 @@ func exitCode(opts options) int {
 	return 1
 }
 
-// operate runs the farm until all that was accepted has ended, or ctx ends. When it returns, nothing runs any more.
-func (f *farm) operate(ctx context.Context, rdb redis.UniversalClient) error {
-	// The policies live in Redis. They can be changed at any time, and hold at once.
-	admin, err := shaper.NewAdmin(rdb, downstream)
-	if err != nil {
-		return err
-	}
-	if err := admin.SetDownstream(ctx, policy); err != nil {
-		return err
-	}
-	for _, t := range f.tenants {
-		if err := admin.SetTenant(ctx, t.name, t.policy); err != nil {
-			return err
-		}
-	}
-
-	// The workers run jobs, with any asynq.Handler. Each start of a handler owns a slot.
+// open opens the transcoder's queue. Workers and producers may be processes of their own, any number of each.
+func (f *farm) open(rdb redis.UniversalClient) (*jobshaper.Queue, error) {
+	// Any asynq.Handler runs the jobs. Each of its starts owns a slot.
 	mux := asynq.NewServeMux()
 	mux.Use(f.journal.recordStarts)
 	mux.Handle(jobType, f.tool.handler)
-	pool, err := workers.New(rdb, downstream, mux, workers.Config{Concurrency: places, Logger: f.log})
-	if err != nil {
-		return err
+	policies := map[string]jobshaper.Policy{}
+	for _, t := range f.tenants {
+		policies[t.name] = t.policy
 	}
-	if err := pool.Start(ctx); err != nil {
-		return err
-	}
-	defer pool.Stop() // waits for the jobs that run
+	return jobshaper.Open(rdb, downstream, jobshaper.Config{
+		Policy: policy, Tenants: policies, Handler: mux, Concurrency: places, Logger: f.log,
+	})
+}
 
-	// The scheduler hands jobs from the buckets to the workers when their time has come. Schedulers, workers and producers
-	// may be processes of their own, any number of each.
-	dispatcher, err := workers.NewDispatcher(rdb, downstream, pool.Ring)
-	if err != nil {
+// operate runs the farm until all that was accepted has ended, or ctx ends. When it returns, nothing runs any more.
+func (f *farm) operate(ctx context.Context, queue *jobshaper.Queue) error {
+	if err := queue.Start(ctx); err != nil {
 		return err
 	}
-	scheduler, err := shaper.NewScheduler(rdb, downstream, dispatcher, shaper.SchedulerOptions{Logger: f.log})
-	if err != nil {
-		return err
-	}
-	if err := scheduler.Start(ctx); err != nil {
-		return err
-	}
-	defer scheduler.Stop()
+	defer queue.Stop() // waits for the jobs that run
 
-	// The producers offer jobs. They need nothing but Redis.
-	client, err := shaper.NewClient(rdb, downstream, shaper.ClientOptions{})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	producers, producing := errgroup.WithContext(ctx)
 	for _, t := range f.tenants {
-		producers.Go(func() error { return f.produce(producing, client, t) })
+		producers.Go(func() error { return f.produce(producing, queue, t) })
 	}
 	produced := make(chan error, 1)
 	go func() { produced <- producers.Wait() }()
-	err = f.watch(ctx, admin, produced)
+	err := f.watch(ctx, queue.Admin(), produced)
 	cancel() // if watch failed, producers are still at it
 	_ = producers.Wait()
 	return err
 }
 
 // produce offers the files of a tenant, in bursts.
-func (f *farm) produce(ctx context.Context, client *shaper.Client, t tenant) error {
+func (f *farm) produce(ctx context.Context, queue *jobshaper.Queue, t tenant) error {
 	begun := time.Now()
 	for i, file := range f.files[t.name] {
 		burst := time.Duration(i / t.burst)
 		if err := sleep(ctx, time.Until(begun.Add(burst*t.every))); err != nil {
 			return err
 		}
-		if err := f.offer(ctx, client, t, file); err != nil {
+		if err := f.offer(ctx, queue, t, file); err != nil {
 			return err
 		}
 	}
@@ -176,17 +147,17 @@ func (f *farm) produce(ctx context.Context, client *shaper.Client, t tenant) err
 
 // offer offers one file. A refusal is an answer, not an error: the bucket is full, nothing was kept, and it says when to
 // try again.
-func (f *farm) offer(ctx context.Context, client *shaper.Client, t tenant, file file) error {
+func (f *farm) offer(ctx context.Context, queue *jobshaper.Queue, t tenant, file file) error {
 	task := asynq.NewTask(jobType, file.payload())
 	for wait := pause; ; wait = min(2*wait, 10*pause) {
 		at := time.Now()
 		// With an id of its own a job can be offered twice, say after a lost reply, and is still one job.
-		result, err := client.Enqueue(ctx, t.name, task, asynq.TaskID(file.id))
+		result, err := queue.Enqueue(ctx, t.name, task, asynq.TaskID(file.id))
 		if err != nil {
 			return err
 		}
 		f.journal.recordOffer(t.name, at, result)
-		if result.Status == shaper.Accepted || !t.patient {
+		if result.Status == jobshaper.Accepted || !t.patient {
 			return nil
 		}
 		// Never earlier than told, ever more seldom, and not when everybody else does.

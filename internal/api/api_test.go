@@ -23,7 +23,7 @@ import (
 func serve(t *testing.T, change func(*Config)) (url string, admin *shaper.Admin) {
 	t.Helper()
 	rdb := redistest.Open(t)
-	client, err := shaper.NewClient(rdb, "d", shaper.ClientOptions{})
+	client, err := shaper.NewClient(rdb, "d", shaper.ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -228,7 +228,7 @@ func TestBlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	client, err := shaper.NewClient(rdb, "d", shaper.ClientOptions{})
+	client, err := shaper.NewClient(rdb, "d", shaper.ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,45 +14,38 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/api"
 	"github.com/jobshaper/jobshaper/internal/app/top"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/store"
 	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
 )
 
 // daemon is a daemon that runs.
 type daemon struct {
-	cfg        Config
-	log        *slog.Logger
-	store      *store.Store
-	registry   *prometheus.Registry
-	configs    []*configured
-	looker     *looker // after them
-	pools      []*workers.Pool
-	schedulers []*shaper.Scheduler
-	server     *http.Server
-	api        *api.Handler   // behind server
-	top        *top.Publisher // of what the API is offered; nil without one
-	mended     *prometheus.CounterVec
-	served     chan error // what ended the server
-	draining   atomic.Bool
+	cfg      Config
+	log      *slog.Logger
+	store    *store.Store
+	registry *prometheus.Registry
+	queues   []*jobshaper.Queue // in the order of cfg.Downstreams
+	server   *http.Server
+	api      *api.Handler   // behind server
+	top      *top.Publisher // of what the API is offered; nil without one
+	served   chan error     // what ended the server
 }
 
 // Run runs a daemon until ctx ends, or until its embedded store or its listener fails. It returns nil after an orderly stop
 // that ctx asked for, in this order, each for the reason given:
 //
 //  1. /readyz says no: whoever balances load sends no more
-//  2. schedulers stop: no more tickets for workers that are about to go
-//  3. pools stop: what runs may end within Grace, the rest goes back to the front of its bucket, uncharged
-//  4. HTTP stops: until now jobs were accepted, since they wait in the store and not here; then what counted them
-//  5. the store is closed, when the last job's end is written
+//  2. queues stop, all at once, as jobshaper.Queue.Stop says: the grace is for all of them together
+//  3. HTTP stops: until now jobs were accepted, since they wait in the store and not here; then what counted them
+//  4. the store is closed, when the last job's end is written
 //
 // Its error wraps shaper.ErrStore where Redis is away, and shaper.ErrInvalid where the configuration is wrong.
 func Run(ctx context.Context, cfg Config) error {
@@ -61,6 +54,9 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	d := &daemon{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry(), served: make(chan error, 1)}
 	redisurl.SetLogger(d.log)
+	asked := ctx
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	running, err := d.start(ctx)
 	switch {
 	case err == nil:
@@ -68,9 +64,10 @@ func Run(ctx context.Context, cfg Config) error {
 			cfg.Started(running)
 		}
 		err = d.wait(ctx)
-	case ctx.Err() != nil:
+	case asked.Err() != nil:
 		err = nil // asked to stop while it started
 	}
+	end()
 	return errors.Join(err, d.stop())
 }
 
@@ -103,7 +100,7 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 		return running, err
 	}
 	running.Address = api.Address(listener)
-	if d.api, err = d.handler(loopback); err != nil {
+	if d.api, err = d.handler(ctx, loopback); err != nil {
 		_ = listener.Close()
 		return running, err
 	}
@@ -130,10 +127,9 @@ func (d *daemon) startBehind(ctx context.Context) (Running, error) {
 	}
 	for _, ds := range d.cfg.Downstreams {
 		if err := d.startDownstream(ctx, ds); err != nil {
-			return Running{}, fmt.Errorf("downstream %s: %w", ds.Name, err)
+			return Running{}, err
 		}
 	}
-	d.looker = startLooker(d.configs)
 	return Running{Redis: d.store.URL}, nil
 }
 
@@ -152,18 +148,11 @@ func (d *daemon) wait(ctx context.Context) error {
 
 // stop ends what was started, in the order that Run promises.
 func (d *daemon) stop() error {
-	d.draining.Store(true)
-	if d.looker != nil {
-		d.looker.stop()
+	var queues sync.WaitGroup
+	for _, q := range d.queues {
+		queues.Go(q.Stop)
 	}
-	for _, s := range d.schedulers {
-		s.Stop()
-	}
-	var pools sync.WaitGroup
-	for _, p := range d.pools { // all at once: the grace is for all of them together
-		pools.Go(p.Stop)
-	}
-	pools.Wait()
+	queues.Wait()
 	err := d.stopHTTP()
 	if d.top != nil {
 		d.top.Stop()
@@ -191,21 +180,23 @@ func (d *daemon) stopHTTP() error {
 	return nil
 }
 
-// handler is the HTTP side.
-func (d *daemon) handler(loopback bool) (*api.Handler, error) {
-	cfg := api.Config{Tokens: d.cfg.Tokens, Loopback: loopback, LimitHeaders: d.cfg.Limits, Ready: d.ready, Registry: d.registry, Log: d.log}
+// handler is the HTTP side of a daemon that runs until ctx ends.
+func (d *daemon) handler(ctx context.Context, loopback bool) (*api.Handler, error) {
+	ready := func(request context.Context) error {
+		if ctx.Err() != nil {
+			return errors.New("stopping")
+		}
+		return d.ready(request)
+	}
+	cfg := api.Config{Tokens: d.cfg.Tokens, Loopback: loopback, LimitHeaders: d.cfg.Limits, Ready: ready, Registry: d.registry, Log: d.log}
 	if d.cfg.Roles.API {
 		var err error
 		if d.top, err = top.NewPublisher(d.store.Client, d.cfg.names(), d.log); err != nil {
 			return nil, err
 		}
 		cfg.Clients, cfg.Hitters, cfg.Confirm = map[string]api.Client{}, map[string]api.Hitters{}, map[string]time.Duration{}
-		for _, ds := range d.cfg.Downstreams {
-			client, err := shaper.NewClient(d.store.Client, ds.Name, ds.Client)
-			if err != nil {
-				return nil, fmt.Errorf("downstream %s: %w", ds.Name, err)
-			}
-			cfg.Clients[ds.Name], cfg.Hitters[ds.Name] = client, d.top.Hitters(ds.Name)
+		for i, ds := range d.cfg.Downstreams {
+			cfg.Clients[ds.Name], cfg.Hitters[ds.Name] = d.queues[i], d.top.Hitters(ds.Name)
 			if ds.Client.Wait > 0 {
 				cfg.Confirm[ds.Name] = cmp.Or(ds.Client.WaitTimeout, shaper.DefaultWaitTimeout)
 			}
@@ -217,9 +208,6 @@ func (d *daemon) handler(loopback bool) (*api.Handler, error) {
 
 // ready says why the daemon cannot do its work, nil if it can.
 func (d *daemon) ready(ctx context.Context) error {
-	if d.draining.Load() {
-		return errors.New("stopping")
-	}
 	if err := d.store.Client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("%w: %w", shaper.ErrStore, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/app/top"
 	"github.com/jobshaper/jobshaper/internal/redistest"
@@ -106,8 +107,8 @@ func (d *running) until(path string, status int) {
 
 func config(h asynq.HandlerFunc) Config {
 	return Config{Listen: "127.0.0.1:0", Roles: Roles{true, true, true}, Grace: patience, Version: "test",
-		Downstreams: []Downstream{{Name: "d", Handler: h,
-			Policy: shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(100)}}}}}
+		Downstreams: []Downstream{{Name: "d", Config: jobshaper.Config{Handler: h,
+			Policy: shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(100)}}}}}}
 }
 
 const jobsPath = "/v1/downstreams/d/tenants/acme/jobs"
@@ -175,7 +176,7 @@ func TestStopDrains(t *testing.T) {
 	}
 	close(release)
 	d.end()
-	client, err := shaper.NewClient(server.Client(), "d", shaper.ClientOptions{})
+	client, err := shaper.NewClient(server.Client(), "d", shaper.ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

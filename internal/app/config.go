@@ -6,11 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hibiken/asynq"
-
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/api"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
-	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // Config is a daemon.
@@ -31,14 +29,10 @@ type Config struct {
 	Started     func(Running) // called once everything runs; may be nil
 }
 
-// Downstream is one downstream of a daemon.
+// Downstream is one downstream of a daemon. What is the same for all of them (roles, grace, log, metrics) is the daemon's to fill in.
 type Downstream struct {
-	Name        string
-	Policy      shaper.DownstreamPolicy
-	Tenants     map[string]shaper.Policy
-	Concurrency int                  // places in this process; 0 = the default
-	Client      shaper.ClientOptions // how the API takes jobs
-	Handler     asynq.Handler        // what runs a job; needed by the role worker
+	Name string
+	jobshaper.Config
 }
 
 // Running is what a daemon tells about itself when it runs.

@@ -94,8 +94,8 @@ func TestTwoConfigs(t *testing.T) {
 	holds(22)
 	two.until(t, "tenants left the configuration: the defaults hold for them")
 	two.until(t, "names=leaves")
-	one.until(t, "another daemon has applied another configuration")
-	two.until(t, "another daemon has another configuration")
+	one.until(t, "another process has applied another configuration")
+	two.until(t, "another process has another configuration")
 	if n := one.count("configuration is another one than before"); n > 0 {
 		t.Errorf("the first daemon applied its own again, %d times", n)
 	}

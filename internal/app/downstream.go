@@ -2,67 +2,33 @@ package app
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
 )
 
-// startDownstream applies a downstream's policies and starts its pool and its scheduler, as the roles say.
+// startDownstream has a downstream's policy hold and starts what the roles say of it.
 func (d *daemon) startDownstream(ctx context.Context, ds Downstream) error {
-	c, err := d.configure(ctx, ds)
-	if err != nil {
-		return err
+	cfg := ds.Config
+	cfg.Grace, cfg.Logger, cfg.Metrics, cfg.Roles = d.cfg.Grace, d.log, d.registry, 0
+	if d.cfg.Roles.Scheduler {
+		cfg.Roles |= jobshaper.RoleScheduler
 	}
-	d.configs = append(d.configs, c)
-	var ring func()
 	if d.cfg.Roles.Worker {
-		pool, err := d.startPool(ctx, c)
-		if err != nil {
-			return err
-		}
-		ring = pool.Ring
+		cfg.Roles |= jobshaper.RoleWorker
+	} else {
+		cfg.Handler = nil
 	}
-	if !d.cfg.Roles.Scheduler {
-		return nil
+	if cfg.Tenants == nil { // what a daemon is started with holds, if it is nothing, too
+		cfg.Tenants = map[string]shaper.Policy{}
 	}
-	dispatcher, err := workers.NewDispatcher(d.store.Client, ds.Name, ring)
+	q, err := jobshaper.Open(d.store.Client, ds.Name, cfg)
 	if err != nil {
-		return err
+		return fmt.Errorf("downstream %s: %w", ds.Name, err)
 	}
-	s, err := shaper.NewScheduler(d.store.Client, ds.Name, dispatcher, shaper.SchedulerOptions{Logger: d.log, OnMended: func(faults []shaper.BookFault) {
-		for _, f := range faults {
-			d.mended.WithLabelValues(ds.Name, f.Kind).Add(float64(f.Count))
-		}
-	}})
-	if err != nil {
-		return err
-	}
-	// Not ctx: stop ends it, in its turn.
-	if err := s.Start(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	d.schedulers = append(d.schedulers, s)
-	return nil
-}
-
-func (d *daemon) startPool(ctx context.Context, c *configured) (*workers.Pool, error) {
-	ds := c.ds
-	metrics, err := workers.NewMetrics(d.registry, ds.Name)
-	if err != nil {
-		return nil, err
-	}
-	pool, err := workers.New(d.store.Client, ds.Name, ds.Handler, workers.Config{
-		Concurrency: ds.Concurrency, Grace: d.cfg.Grace, Logger: d.log, Metrics: metrics,
-		Forgotten: c.apply,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := pool.Start(ctx); err != nil {
-		return nil, err
-	}
-	d.pools = append(d.pools, pool)
-	return pool, nil
+	d.queues = append(d.queues, q)
+	return q.Start(ctx)
 }
 
 // poolSize is how many connections to Redis the daemon may need at once: one for each place, and some for schedulers,

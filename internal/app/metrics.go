@@ -21,10 +21,8 @@ func (d *daemon) registerOwn() error {
 	}
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shaper_build_info", Help: "1, with the version.",
 		ConstLabels: prometheus.Labels{"version": d.cfg.Version, "go_version": runtime.Version()}}, func() float64 { return 1 })
-	d.mended = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_books_mended_total",
-		Help: "Faults of the books that a scheduler of this process found and mended."}, []string{"downstream", "kind"})
 	own := []prometheus.Collector{
-		build, d.mended, newCollector(d.cfg.names(), admins, d.log),
+		build, newCollector(d.cfg.names(), admins, d.log),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
 	if d.cfg.LogDropped != nil {

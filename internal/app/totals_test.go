@@ -164,7 +164,7 @@ func TestCountersOfManyIdleTenants(t *testing.T) {
 	ctx := t.Context()
 	admin, err := shaper.NewAdmin(rdb, "d")
 	must(t, err)
-	client, err := shaper.NewClient(rdb, "d", shaper.ClientOptions{})
+	client, err := shaper.NewClient(rdb, "d", shaper.ClientConfig{})
 	must(t, err)
 	gate, err := shaper.NewGate(rdb, "d")
 	must(t, err)
@@ -177,7 +177,7 @@ func TestCountersOfManyIdleTenants(t *testing.T) {
 			jobs <- k
 		}
 	})
-	scheduler, err := shaper.NewScheduler(rdb, "d", tickets, shaper.SchedulerOptions{Logger: slog.New(slog.DiscardHandler)})
+	scheduler, err := shaper.NewScheduler(rdb, "d", tickets, shaper.SchedulerConfig{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	must(t, scheduler.Start(context.WithoutCancel(ctx)))
 	defer scheduler.Stop()

@@ -36,8 +36,8 @@ type File struct {
 // Downstream is one entry of "downstreams".
 type Downstream struct {
 	Policy      shaper.DownstreamPolicy
-	Concurrency int                  // workers in this process, 1 … 10 000; 0 = not written
-	Client      shaper.ClientOptions // what "durability" says of how jobs are taken
+	Concurrency int                 // workers in this process, 1 … 10 000; 0 = not written
+	Client      shaper.ClientConfig // what "durability" says of how jobs are taken
 	Target      Target
 	Tenants     map[string]shaper.Policy // what the file sets for single tenants; unset fields inherit
 }

@@ -118,7 +118,7 @@ downstreams:
 					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
 				},
 				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 13},
-				Client: shaper.ClientOptions{Wait: 2, WaitTimeout: 250 * time.Millisecond},
+				Client: shaper.ClientConfig{Wait: 2, WaitTimeout: 250 * time.Millisecond},
 				Tenants: map[string]shaper.Policy{
 					"1e3":  {},
 					"null": {MaxWait: -1, OnFull: shaper.DropOldest},

@@ -59,7 +59,7 @@ func (d *decoder) downstream(n node) Downstream {
 	return v
 }
 
-func (d *decoder) durability(n node, o *shaper.ClientOptions) {
+func (d *decoder) durability(n node, o *shaper.ClientConfig) {
 	s := section{d, func() error { return o.Validate() }}
 	d.fields(n,
 		s.wholeOrZero("wait", &o.Wait),

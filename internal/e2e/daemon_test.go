@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -48,9 +50,10 @@ type role struct {
 	// Of a process: what runs it instead of this binary, and where that crashes, POINT:N.
 	program, crash string
 	// Of a daemon in the test's own process.
-	metrics   *workers.Metrics
-	forgotten func(context.Context) error
-	log       *slog.Logger
+	metrics prometheus.Registerer
+	policy  shaper.DownstreamPolicy // with tenants, its configuration; without either it has none
+	tenants map[string]shaper.Policy
+	log     *slog.Logger
 }
 
 // play is a job's payload: how its handler behaves.
@@ -160,10 +163,9 @@ func outcome(err error) string {
 
 // daemon is a scheduler, a pool of workers, or both, in this process.
 type daemon struct {
-	rdb       redis.UniversalClient
-	rec       *history.Recorder
-	pool      *workers.Pool
-	scheduler *shaper.Scheduler
+	rdb   redis.UniversalClient
+	rec   *history.Recorder
+	queue *jobshaper.Queue
 }
 
 func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err error) {
@@ -179,36 +181,23 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 	if d.rec, err = history.Open(r.History); err != nil {
 		return nil, err
 	}
-	var ring func()
-	if r.Worker {
-		handler, err := handlerOf(r, d.rec)
-		if err != nil {
-			return nil, err
-		}
-		d.pool, err = workers.New(d.rdb, r.Downstream, handler, workers.Config{
-			Concurrency: r.Places, Grace: r.Grace, KillGrace: time.Second, Logger: log, Metrics: r.metrics, Forgotten: r.forgotten,
-		})
-		if err != nil {
-			return nil, err
-		}
-		if err := d.pool.Start(ctx); err != nil {
-			return nil, err
-		}
-		ring = d.pool.Ring
+	cfg := jobshaper.Config{
+		Policy: r.policy, Tenants: r.tenants, Concurrency: r.Places, Grace: r.Grace, KillGrace: time.Second, TicketTTL: r.TicketTTL,
+		Logger: log, Metrics: r.metrics,
 	}
 	if r.Scheduler {
-		dispatcher, err := workers.NewDispatcher(d.rdb, r.Downstream, ring)
-		if err != nil {
-			return nil, err
-		}
-		if d.scheduler, err = shaper.NewScheduler(d.rdb, r.Downstream, dispatcher, shaper.SchedulerOptions{TicketTTL: r.TicketTTL, Logger: log}); err != nil {
-			return nil, err
-		}
-		if err := d.scheduler.Start(ctx); err != nil {
+		cfg.Roles |= jobshaper.RoleScheduler
+	}
+	if r.Worker {
+		cfg.Roles |= jobshaper.RoleWorker
+		if cfg.Handler, err = handlerOf(r, d.rec); err != nil {
 			return nil, err
 		}
 	}
-	return d, nil
+	if d.queue, err = jobshaper.Open(d.rdb, r.Downstream, cfg); err != nil {
+		return nil, err
+	}
+	return d, d.queue.Start(ctx)
 }
 
 func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
@@ -242,13 +231,10 @@ func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
 	}), nil
 }
 
-// stop ends the daemon and waits for it: first what hands out, then what runs.
+// stop ends the daemon and waits for it.
 func (d *daemon) stop() {
-	if d.scheduler != nil {
-		d.scheduler.Stop()
-	}
-	if d.pool != nil {
-		d.pool.Stop()
+	if d.queue != nil {
+		d.queue.Stop()
 	}
 	if d.rec != nil {
 		d.rec.Close()

@@ -26,18 +26,18 @@ const roundsVar = "JOBSHAPER_DURABILITY_ROUNDS"
 type setting struct {
 	name   string
 	args   []string
-	client shaper.ClientOptions
+	client shaper.ClientConfig
 
 	restart, failover string // what may be lost: "nothing", "all", or "some"
 }
 
 var settings = []setting{
-	{"AOF everysec", aof("everysec"), shaper.ClientOptions{}, "some", "some"},
-	{"no persistence", nil, shaper.ClientOptions{}, "all", "some"},
-	{"RDB only (save 1 1)", []string{"--save", "1 1"}, shaper.ClientOptions{}, "some", "some"},
-	{"AOF always", aof("always"), shaper.ClientOptions{}, "nothing", "some"},
-	{"AOF everysec, wait: 1", aof("everysec"), shaper.ClientOptions{Wait: 1, WaitTimeout: 10 * time.Second}, "some", "nothing"},
-	{"AOF everysec, min-replicas-to-write 1", append(aof("everysec"), "--min-replicas-to-write", "1"), shaper.ClientOptions{}, "some", "some"},
+	{"AOF everysec", aof("everysec"), shaper.ClientConfig{}, "some", "some"},
+	{"no persistence", nil, shaper.ClientConfig{}, "all", "some"},
+	{"RDB only (save 1 1)", []string{"--save", "1 1"}, shaper.ClientConfig{}, "some", "some"},
+	{"AOF always", aof("always"), shaper.ClientConfig{}, "nothing", "some"},
+	{"AOF everysec, wait: 1", aof("everysec"), shaper.ClientConfig{Wait: 1, WaitTimeout: 10 * time.Second}, "some", "nothing"},
+	{"AOF everysec, min-replicas-to-write 1", append(aof("everysec"), "--min-replicas-to-write", "1"), shaper.ClientConfig{}, "some", "some"},
 }
 
 func aof(sync string) []string { return []string{"--appendonly", "yes", "--appendfsync", sync} }
@@ -172,7 +172,7 @@ func (s setting) survives(t *testing.T, load time.Duration, failover bool) count
 
 // offerUntilGone has eight producers offer jobs one by one until the store is gone, for which it is ended after a while, and returns
 // the ids of those that were accepted.
-func (r *rig) offerUntilGone(opts shaper.ClientOptions, load time.Duration, end func()) (accepted []string) {
+func (r *rig) offerUntilGone(opts shaper.ClientConfig, load time.Duration, end func()) (accepted []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

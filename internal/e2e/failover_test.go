@@ -48,7 +48,7 @@ func (r *rig) gather(replicas int) *crowd {
 	r.t.Helper()
 	c := &crowd{r: r, begun: history.Now(), weather: watch(r.t), quit: make(chan struct{})}
 	for _, tenants := range [][]string{sureTenants, fastTenants} {
-		opts := shaper.ClientOptions{}
+		opts := shaper.ClientConfig{}
 		if tenants[0] == sureTenants[0] {
 			opts.Wait, opts.WaitTimeout = replicas, 500*time.Millisecond
 		}
@@ -311,9 +311,9 @@ func TestReplicaBehindIsPromoted(t *testing.T) {
 	r := newServerRig(t)
 	link := redistest.StartLink(t, r.server.Addr())
 	replica := redistest.StartReplica(t, r.server, link.Addr())
-	sure, err := shaper.NewClient(r.rdb, r.name, shaper.ClientOptions{Wait: 1, WaitTimeout: 500 * time.Millisecond})
+	sure, err := shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{Wait: 1, WaitTimeout: 500 * time.Millisecond})
 	r.must(err)
-	patient, err := shaper.NewClient(r.rdb, r.name, shaper.ClientOptions{Wait: 1, WaitTimeout: 30 * time.Second})
+	patient, err := shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{Wait: 1, WaitTimeout: 30 * time.Second})
 	r.must(err)
 	offerTo := func(client *shaper.Client, tenant string, n int) (accepted []string) {
 		specs := make([]shaper.Spec, n)
@@ -338,7 +338,7 @@ func TestReplicaBehindIsPromoted(t *testing.T) {
 	r.server.Kill()
 	link.Close()
 	replica.Promote()
-	after, err := shaper.NewClient(replica.Client(), r.name, shaper.ClientOptions{})
+	after, err := shaper.NewClient(replica.Client(), r.name, shaper.ClientConfig{})
 	r.must(err)
 	lost := map[string]int{}
 	for _, accepted := range []map[string][]string{before, during} {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"github.com/jobshaper/jobshaper/internal/faultproxy"
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
 )
 
 // observed is what an operator sees of a daemon: its log and its metrics.
@@ -71,9 +69,7 @@ func (o *observed) metric(name string) float64 {
 func (r *rig) observe(role role) *observed {
 	r.t.Helper()
 	o := &observed{t: r.t, registry: prometheus.NewRegistry()}
-	var err error
-	role.metrics, err = workers.NewMetrics(o.registry, r.name)
-	r.must(err)
+	role.metrics = o.registry
 	role.log = slog.New(slog.NewTextHandler(o, nil))
 	r.daemon(role)
 	return o
@@ -212,13 +208,8 @@ func TestRedisForgetsEverything(t *testing.T) {
 	const jobs, again = 40, 8
 	ctx := context.Background()
 	r := newServerRig(t)
-	policy := func(context.Context) error {
-		return errors.Join(r.admin.SetTenant(ctx, "a", rate(5)),
-			r.admin.SetDownstream(ctx, shaper.DownstreamPolicy{Tolerance: patientTolerance}))
-	}
-	r.must(policy(ctx))
 	daemon := both
-	daemon.forgotten = policy
+	daemon.policy, daemon.tenants = shaper.DownstreamPolicy{Tolerance: patientTolerance}, map[string]shaper.Policy{"a": rate(5)}
 	o := r.observe(daemon)
 	r.offer("a", jobs, play{For: 50 * time.Millisecond})
 	r.offerOne(shaper.Spec{Tenant: "b"}, play{First: time.Hour}) // runs when it happens

@@ -31,7 +31,7 @@ func newOperator(r role, opts redisurl.Options) (o *operator, err error) {
 		return nil, err
 	}
 	var errs [4]error
-	o.client, errs[0] = shaper.NewClient(o.rdb, r.Downstream, shaper.ClientOptions{})
+	o.client, errs[0] = shaper.NewClient(o.rdb, r.Downstream, shaper.ClientConfig{})
 	o.admin, errs[1] = shaper.NewAdmin(o.rdb, r.Downstream)
 	o.gate, errs[2] = shaper.NewGate(o.rdb, r.Downstream)
 	o.rec, errs[3] = history.Open(r.History)

@@ -70,7 +70,7 @@ func newRigAt(t *testing.T, url string) *rig {
 	r.rdb, err = redisurl.Open(unhurried(url), redisurl.Options{})
 	r.must(err)
 	t.Cleanup(func() { r.rdb.Close() })
-	r.client, err = shaper.NewClient(r.rdb, r.name, shaper.ClientOptions{})
+	r.client, err = shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{})
 	r.must(err)
 	r.admin, err = shaper.NewAdmin(r.rdb, r.name)
 	r.must(err)

@@ -49,9 +49,9 @@ func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
 		"a duration of more than 0, such as 500ms, 10s, 1h30m or 2d"}}
 }
 
-// WaitReplicas are flags for shaper.ClientOptions: how sure the store must be of a job. They take environment variables, as what
+// WaitReplicas are flags for shaper.ClientConfig: how sure the store must be of a job. They take environment variables, as what
 // names the store does.
-func WaitReplicas(o *shaper.ClientOptions) []cli.Flag {
+func WaitReplicas(o *shaper.ClientConfig) []cli.Flag {
 	return cliutil.FromEnv(
 		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Wait),
 		PositiveDuration("wait-replicas-timeout", "how long they may take: `DURATION` (default: 1s)", &o.WaitTimeout),

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/internal/store"
 	"github.com/jobshaper/jobshaper/shaper"
 	"github.com/jobshaper/jobshaper/workers"
 )
@@ -117,50 +119,29 @@ func (d *directSender) stop() {
 
 // shapedSender is a whole daemon in small: queue, scheduler, workers and an HTTP target.
 type shapedSender struct {
-	ctx       context.Context
-	store     *store.Store
-	log       *slog.Logger
-	client    *shaper.Client
-	pool      *workers.Pool
-	scheduler *shaper.Scheduler
+	ctx   context.Context
+	rdb   redis.UniversalClient
+	log   *slog.Logger
+	queue *jobshaper.Queue
 }
 
 const name = "demo"
-
-func shaped(ctx context.Context, s *store.Store, log *slog.Logger) (sender, error) {
-	admin, err := shaper.NewAdmin(s.Client, name)
-	if err != nil {
-		return nil, err
-	}
-	out := &shapedSender{ctx: ctx, store: s, log: log}
-	if out.client, err = shaper.NewClient(s.Client, name, shaper.ClientOptions{}); err != nil {
-		return nil, err
-	}
-	// One attempt: what the downstream does not take shows, and is not tried again.
-	policy := shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 1000, MaxAttempts: 1}
-	_, err = admin.Apply(ctx, shaper.DownstreamPolicy{Defaults: policy, DepartureLog: 1000}, nil)
-	return out, err
-}
 
 func (s *shapedSender) start(url string) error {
 	target, err := workers.NewHTTPTarget(workers.HTTPConfig{URL: url})
 	if err != nil {
 		return err
 	}
-	if s.pool, err = workers.New(s.store.Client, name, target, workers.Config{Grace: time.Second, Logger: s.log}); err != nil {
-		return err
-	}
-	if err := s.pool.Start(s.ctx); err != nil {
-		return err
-	}
-	dispatcher, err := workers.NewDispatcher(s.store.Client, name, s.pool.Ring)
+	// One attempt: what the downstream does not take shows, and is not tried again.
+	policy := shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 1000, MaxAttempts: 1}
+	s.queue, err = jobshaper.Open(s.rdb, name, jobshaper.Config{
+		Policy:  shaper.DownstreamPolicy{Defaults: policy, DepartureLog: 1000},
+		Handler: target, Grace: time.Second, Logger: s.log,
+	})
 	if err != nil {
 		return err
 	}
-	if s.scheduler, err = shaper.NewScheduler(s.store.Client, name, dispatcher, shaper.SchedulerOptions{Logger: s.log}); err != nil {
-		return err
-	}
-	return s.scheduler.Start(context.WithoutCancel(s.ctx)) // stop ends it
+	return s.queue.Start(s.ctx)
 }
 
 func (s *shapedSender) send(jobs int) error {
@@ -168,7 +149,7 @@ func (s *shapedSender) send(jobs int) error {
 	for i := range specs {
 		specs[i] = shaper.Spec{Type: "demo", Payload: []byte("{}")}
 	}
-	for _, o := range s.client.OfferMany(s.ctx, specs) {
+	for _, o := range s.queue.OfferMany(s.ctx, specs) {
 		if o.Err != nil {
 			return o.Err
 		}
@@ -179,9 +160,4 @@ func (s *shapedSender) send(jobs int) error {
 	return nil
 }
 
-func (s *shapedSender) stop() {
-	if s.scheduler != nil {
-		s.scheduler.Stop()
-	}
-	s.pool.Stop()
-}
+func (s *shapedSender) stop() { s.queue.Stop() }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/app/verify"
 	"github.com/jobshaper/jobshaper/internal/store"
-	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // What is shown. The producer is the same in both acts; the fragile API survives the rate of the second.
@@ -73,31 +72,15 @@ A producer has %d jobs for it, and no patience: %d at once, %d two seconds later
 	if err != nil {
 		return err
 	}
-	sender, err := shaped(ctx, s, log)
-	if err != nil {
-		return err
-	}
+	sender := &shapedSender{ctx: ctx, rdb: s.Client, log: log}
 	even, err := act(ctx, screen, fmt.Sprintf("2  With a shaper: the same jobs wait in a queue that lets one leave each %v", time.Second/rate), sender)
 	if err != nil {
 		return err
 	}
-	checked, err := check(ctx, s)
+	v, err := verify.Log(ctx, name, sender.queue.Admin(), verify.Options{})
 	if err != nil {
 		return err
 	}
-	screen.summary(plain, even, checked)
+	screen.summary(plain, even, v.Line())
 	return nil
-}
-
-// check tells in a line what `shaper verify` would of the second act.
-func check(ctx context.Context, s *store.Store) (string, error) {
-	admin, err := shaper.NewAdmin(s.Client, name)
-	if err != nil {
-		return "", err
-	}
-	v, err := verify.Log(ctx, name, admin, verify.Options{})
-	if err != nil {
-		return "", err
-	}
-	return v.Line(), nil
 }

@@ -1,0 +1,115 @@
+package jobshaper
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/usable"
+	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
+)
+
+// Config is set once for a Queue. The zero Config is a producer: it offers jobs that others run.
+type Config struct {
+	// Policy and Tenants are the downstream's configuration, as a daemon's file is one: Start has it
+	// hold, as a whole, and fields that are not set are the defaults. What left it since it was applied
+	// last goes back to the defaults; one that has not changed leaves alone what was set by hand since.
+	// Where Redis loses it, it is applied again. All processes that give one should give the same: the
+	// last one started holds, and both sides log it.
+	//
+	// Where Policy is zero and Tenants is nil, what is set stays as it is.
+	Policy  DownstreamPolicy
+	Tenants map[string]Policy
+
+	Handler     asynq.Handler // what runs a job, a ServeMux with middleware too; nil = no job is run here
+	Roles       Role          // what this process does; default: all if there is a Handler, else nothing
+	Concurrency int           // places: how many jobs run at a time in this process; default 10
+
+	Grace     time.Duration // how long Stop lets running jobs go on; default 30s
+	KillGrace time.Duration // how long Stop waits for them after it has ended their contexts; default 5s
+	TicketTTL time.Duration // how long a released job may be on its way to a worker before it is released anew; default 2s
+
+	Client  ClientConfig          // how jobs are offered
+	Logger  *slog.Logger          // default slog.Default()
+	Metrics prometheus.Registerer // Open registers what workers and schedulers count there; default: none
+}
+
+// Role is a part of the work on a downstream. Roles can be joined: RoleScheduler | RoleWorker.
+type Role uint8
+
+const (
+	RoleScheduler Role = 1 << iota // releases the jobs of each bucket when their time has come
+	RoleWorker                     // runs them; needs a Handler
+)
+
+// fill fills in defaults, and returns a *FieldError for what cannot be used and is nobody else's to
+// check.
+func (c *Config) fill() error {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Roles == 0 && c.Handler != nil {
+		c.Roles = RoleScheduler | RoleWorker
+	}
+	if c.Roles&^(RoleScheduler|RoleWorker) != 0 {
+		return &FieldError{Field: "roles", Value: fmt.Sprint(c.Roles), Want: "RoleScheduler, RoleWorker or both"}
+	}
+	if err := c.Policy.Validate(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
+		if err := shaper.ValidName("tenant", name); err != nil {
+			return err
+		}
+		if err := c.Tenants[name].Validate(); err != nil {
+			return fmt.Errorf("tenant %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// policed reports whether the Config has a policy.
+func (c *Config) policed() bool {
+	return c.Tenants != nil || !reflect.ValueOf(c.Policy).IsZero()
+}
+
+// pool makes the workers. h may be nil.
+func (c *Config) pool(rdb redis.UniversalClient, downstream string, h *holder) (*workers.Pool, error) {
+	cfg := workers.Config{Concurrency: c.Concurrency, Grace: c.Grace, KillGrace: c.KillGrace, Logger: c.Logger}
+	if h != nil {
+		cfg.Forgotten = h.apply
+	}
+	if !usable.Nil(c.Metrics) {
+		var err error
+		if cfg.Metrics, err = workers.NewMetrics(c.Metrics, downstream); err != nil {
+			return nil, err
+		}
+	}
+	return workers.New(rdb, downstream, c.Handler, cfg)
+}
+
+func (c *Config) scheduler(rdb redis.UniversalClient, downstream string, d shaper.Dispatcher) (*shaper.Scheduler, error) {
+	cfg := shaper.SchedulerConfig{TicketTTL: c.TicketTTL, Logger: c.Logger}
+	if !usable.Nil(c.Metrics) {
+		mended := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_books_mended_total",
+			ConstLabels: prometheus.Labels{"downstream": downstream},
+			Help:        "Faults of the books that a scheduler of this process found and mended."}, []string{"kind"})
+		if err := c.Metrics.Register(mended); err != nil {
+			return nil, err
+		}
+		cfg.OnMended = func(faults []shaper.BookFault) {
+			for _, f := range faults {
+				mended.WithLabelValues(f.Kind).Add(float64(f.Count))
+			}
+		}
+	}
+	return shaper.NewScheduler(rdb, downstream, d, cfg)
+}

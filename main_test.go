@@ -1,0 +1,9 @@
+package jobshaper
+
+import (
+	"testing"
+
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
