@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/model"
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
@@ -65,19 +67,49 @@ func runModel(t *testing.T, rdb redis.UniversalClient, sequences int, must ...st
 	}
 }
 
-// player makes random steps, and tells the model of each.
+// player makes random steps on the scripts, and predicts each with the model.
 type player struct {
 	*world
 	r        *rand.Rand
-	m        *model
-	ids      []string
+	m        *model.Downstream
+	names    []string // of tenants
+	ids      []string // of jobs
+	exacts   map[string]*exact
+	common   exact
+	booked   int // entries of the log that were held to the book
+	epoch    int64
+	left     map[string]int64 // when the ticket of "tenant id" left
 	calls    []call
-	order    func(*mTenant, *mJob) // is told of every first attempt
-	tickets  []Ticket              // all that were ever handed out
-	grants   []*Grant              // all that were ever granted
+	order    func(*model.Job) // is told of every first attempt
+	tickets  []Ticket         // all that were ever handed out
+	grants   []*Grant         // all that were ever granted
 	tokens   int
+	offered  int
 	trace    []string
 	happened *sync.Map
+}
+
+const (
+	mLead  = 20 * milli
+	mGrace = 10 * milli
+)
+
+func newPlayer(w *world, seed uint64, happened *sync.Map, names ...string) *player {
+	return &player{world: w, r: rand.New(rand.NewPCG(seed, 0)), happened: happened, names: names, epoch: 1,
+		exacts: map[string]*exact{}, left: map[string]int64{}}
+}
+
+// begin gives the downstream its policy, and the model too.
+func (p *player) begin(rate buckets.Rate) {
+	p.m = model.New(p.now, model.DownstreamPolicy{Rate: rate, Log: true})
+	p.m.Epoch = p.epoch
+	p.setDownstream(DownstreamPolicy{Rate: rate, DepartureLog: 10_000})
+}
+
+// model returns the model, at the present instant.
+func (p *player) model() *model.Downstream {
+	p.m.Now = p.now
+	return p.m
 }
 
 // mustHappen is what the sequences have to meet, or they prove nothing about it.
@@ -90,8 +122,7 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 
 func sequence(t *testing.T, rdb redis.UniversalClient, seed uint64, happened *sync.Map, loud bool) {
-	p := &player{world: newWorld(t, rdb), r: rand.New(rand.NewPCG(seed, 0)), happened: happened,
-		m: newModel([]string{"a", "b", "c"}[:1+seed%3])}
+	p := newPlayer(newWorld(t, rdb), seed, happened, []string{"a", "b", "c"}[:1+seed%3]...)
 	defer func() {
 		if t.Failed() || loud {
 			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
@@ -100,15 +131,14 @@ func sequence(t *testing.T, rdb redis.UniversalClient, seed uint64, happened *sy
 	for i := range 4 + p.r.IntN(4) {
 		p.ids = append(p.ids, fmt.Sprint("j", i))
 	}
-	for _, name := range p.m.names {
-		p.m.tenants[name] = &mTenant{name: name, jobs: map[string]*mJob{}}
+	common := buckets.Rate{}
+	if p.r.IntN(3) == 0 {
+		common = pick(p.r, rates)
+	}
+	p.begin(common)
+	for _, name := range p.names {
 		p.policy(name)
 	}
-	if p.r.IntN(3) == 0 {
-		p.m.rate = pick(p.r, rates)
-	}
-	p.setDownstream(DownstreamPolicy{Rate: p.m.rate, DepartureLog: 10_000})
-	p.m.logged["o"] = 1
 	p.beat("p1", 3, time.Hour)
 	for range 20 + p.r.IntN(40) {
 		p.step()
@@ -127,7 +157,7 @@ func (p *player) log(format string, args ...any) {
 	p.trace = append(p.trace, fmt.Sprintf("%9d ", p.now-t0)+fmt.Sprintf(format, args...))
 }
 
-func (p *player) tenant() *mTenant { return p.m.tenants[pick(p.r, p.m.names)] }
+func (p *player) tenant() *model.Tenant { return p.m.Tenant(pick(p.r, p.names)) }
 
 // live picks one of those for which good holds, mostly; and one of the last ones else, whatever became of it.
 func live[T any](p *player, l []T, good func(T) bool) (T, bool) {
@@ -148,13 +178,13 @@ func live[T any](p *player, l []T, good func(T) bool) (T, bool) {
 }
 
 func (p *player) valid(k Ticket) bool {
-	j := p.m.tenants[k.Tenant].jobs[k.ID]
-	return j != nil && j.st == "o" && j.rel == k.Release
+	j := p.m.Job(k.Tenant, k.ID)
+	return j != nil && j.State == model.Out && j.Releases == k.Release
 }
 
 func (p *player) owns(g *Grant) bool {
-	j := p.m.tenants[g.Tenant].jobs[g.ID]
-	return j != nil && j.tok == g.Token && (j.st == "r" || j.st == "c")
+	j := p.m.Job(g.Tenant, g.ID)
+	return j != nil && j.Owned(g.Token)
 }
 
 func (p *player) token() string {
@@ -162,33 +192,45 @@ func (p *player) token() string {
 	return fmt.Sprintf("p%d.%d", 1+p.r.IntN(2), p.tokens)
 }
 
-func (p *player) look() view { return look(p.world, p.m.names, p.ids) }
+func (p *player) look() view { return look(p.world, p.names, p.ids) }
 
-func (p *player) check() {
+func (p *player) same(what, got, want string) {
 	p.t.Helper()
-	if err := p.m.diff(p.look(), p.now); err != nil {
-		p.t.Error(err)
+	if got != want {
+		p.t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
 
-// repeat makes a call once, or some times with the same arguments; repeating it must change nothing and answer the same.
-func (p *player) repeat(call func() string, same bool) string {
+// repeat makes a call once, or some times with the same arguments, of the model and of the scripts. They answer the same, and
+// repeating it changes nothing. same: each answer is the first one.
+func (p *player) repeat(what string, predict, call func() string, same bool) {
 	p.t.Helper()
-	answer := call()
+	want := predict()
+	p.same(what, call(), want)
 	times := p.r.IntN(3)
 	if times == 0 {
-		return answer
+		return
 	}
-	before := p.look().String()
+	before := p.look()
 	for range times {
-		if again := call(); same && again != answer {
-			p.t.Errorf("the call was repeated, and answered %s after %s", again, answer)
+		again := predict()
+		if p.same(what+", repeated", call(), again); same && again != want {
+			p.t.Errorf("%s was repeated, and answered %s after %s", what, again, want)
 		}
 	}
-	if after := p.look().String(); after != before {
-		p.t.Errorf("the call was repeated, and changed\n%s\nto\n%s", before, after)
+	if after := p.look(); !reflect.DeepEqual(after, before) {
+		p.t.Errorf("%s was repeated, and changed\n%v\nto\n%v", what, before, after)
 	}
-	return answer
+}
+
+// after returns a prediction of which the first was made already.
+func after(first string, predict func() string) func() string {
+	return func() (now string) {
+		if now, first = first, ""; now == "" {
+			now = predict()
+		}
+		return now
+	}
 }
 
 func (p *player) step() {
@@ -197,7 +239,7 @@ func (p *player) step() {
 		do     func()
 	}{
 		{18, p.stepOffer}, {18, p.stepRelease}, {22, p.stepGate}, {6, p.stepAgain}, {2, p.stepReplay}, {14, p.stepFinish}, {8, p.stepBatch}, {3, p.stepGiveBack},
-		{5, p.stepCancel}, {6, p.stepDead}, {4, p.stepPause}, {3, func() { p.policy(p.tenant().name) }}, {1, p.stepPurge},
+		{5, p.stepCancel}, {6, p.stepDead}, {4, p.stepPause}, {3, func() { p.policy(p.tenant().Name) }}, {1, p.stepPurge},
 		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepCap},
 	}
 	sum := 0
@@ -232,41 +274,51 @@ func (p *player) stepSilence() {
 // stepForget lets the retention of an ended job be over.
 func (p *player) stepForget() {
 	t, id := p.tenant(), pick(p.r, p.ids)
-	if j := t.jobs[id]; j != nil && j.ended() {
-		p.log("retention of %s %s over", t.name, id)
-		p.must(p.rdb.Del(p.t.Context(), p.q.endKey(t.name, id)).Err())
-		delete(t.jobs, id)
+	if j := t.Jobs[id]; j != nil && j.Ended() {
+		p.log("retention of %s %s over", t.Name, id)
+		p.must(p.rdb.Del(p.t.Context(), p.q.endKey(t.Name, id)).Err())
+		p.m.Forget(t.Name, id)
 	}
 }
 
-func (p *player) stepCap() {
-	p.m.cap = int64(p.r.IntN(4))
-	p.log("cap of the downstream %d", p.m.cap)
-	p.repeat(func() string {
-		err := p.admin.setPolicy(p.t.Context(), "", []string{"cap", fmt.Sprint(p.m.cap)})
-		p.must(err)
+func (p *player) stepCap() { p.cap(int64(p.r.IntN(4))) }
+
+func (p *player) cap(most int64) {
+	p.log("cap of the downstream %d", most)
+	p.repeat("policy", func() string {
+		policy := p.m.Policy
+		policy.MaxInFlight = most
+		p.model().SetDownstream(policy)
+		return ""
+	}, func() string {
+		p.must(p.admin.setPolicy(p.t.Context(), "", []string{"cap", fmt.Sprint(most)}))
 		return ""
 	}, true)
 }
 
 // policy gives a tenant new limits.
 func (p *player) policy(name string) {
-	t := p.m.tenants[name]
-	t.rate, t.depth, t.cap = pick(p.r, rates), int64(1+p.r.IntN(5)), int64(1+p.r.IntN(3))
-	t.attempts, t.throttles, t.full = int64(1+p.r.IntN(3)), int64(1+p.r.IntN(3)), pick(p.r, []OnFull{Reject, DropOldest, Block})
-	p.log("policy of %s: %v, depth %d, cap %d, attempts %d, throttles %d, %s", name, t.rate, t.depth, t.cap, t.attempts, t.throttles, t.full)
-	p.repeat(func() string {
-		p.set(name, Policy{Rate: t.rate, Depth: int(t.depth), MaxInFlight: int(t.cap), MaxAttempts: int(t.attempts),
-			MaxThrottles: int(t.throttles), OnFull: t.full})
+	p.setTenant(name, Policy{Rate: pick(p.r, rates), Depth: 1 + p.r.IntN(5), MaxInFlight: 1 + p.r.IntN(3), MaxAttempts: 1 + p.r.IntN(3),
+		MaxThrottles: 1 + p.r.IntN(3), OnFull: pick(p.r, []OnFull{Reject, DropOldest, Block}), Weight: pick(p.r, []int{1, 1, 2, 3})})
+}
+
+func (p *player) setTenant(name string, to Policy) {
+	p.log("policy of %s: %+v", name, to)
+	p.repeat("policy", func() string {
+		p.model().SetTenant(name, model.Policy{Rate: to.Rate, Depth: int64(to.Depth), Weight: int64(to.Weight), OnFull: string(to.OnFull),
+			MaxInFlight: int64(to.MaxInFlight), MaxAttempts: int64(to.MaxAttempts), MaxThrottles: int64(to.MaxThrottles), MaxWait: to.MaxWait})
+		return ""
+	}, func() string {
+		p.set(name, to)
 		return ""
 	}, true)
 }
 
-// left counts jobs that have not ended.
-func (p *player) left() (n int) {
-	for _, t := range p.m.tenants {
-		for _, j := range t.jobs {
-			if !j.ended() && j.st != "x" {
+// unfinished counts jobs that have not ended.
+func (p *player) unfinished() (n int) {
+	for _, t := range p.m.Tenants {
+		for _, j := range t.Jobs {
+			if !j.Ended() && j.State != model.Dead {
 				n++
 			}
 		}
@@ -277,21 +329,19 @@ func (p *player) left() (n int) {
 // drain lets all that is left run to an end.
 func (p *player) drain() {
 	p.log("drain")
-	for _, name := range append([]string{""}, p.m.names...) {
+	for _, name := range append([]string{""}, p.names...) {
 		p.pause(name, 0)
 	}
-	p.m.cap = 0
-	err := p.admin.setPolicy(p.t.Context(), "", []string{"cap", "0"})
-	p.must(err)
+	p.cap(0)
 	p.beat("p1", 4, time.Hour)
-	for i := 0; p.left() > 0 && !p.t.Failed(); i++ {
+	for i := 0; p.unfinished() > 0 && !p.t.Failed(); i++ {
 		if i == 400 {
-			p.t.Errorf("%d jobs did not end", p.left())
+			p.t.Errorf("%d jobs did not end", p.unfinished())
 		}
 		held := len(p.tickets)
 		p.release(4, 1)
 		for _, t := range slices.Clone(p.tickets[held:]) {
-			p.enter(t, "-", p.token())
+			p.enter(t, p.token())
 		}
 		for _, g := range p.grants {
 			if p.owns(g) {
