@@ -53,7 +53,7 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 		last[j.Tenant] = max(j.Since, last[j.Tenant])
 	}
 	policy := func(name string) {
-		to := Policy{Rate: pick(p.r, fast), Depth: 100, MaxInFlight: 3 + p.r.IntN(6), MaxAttempts: 5}
+		to := model.Policy{Rate: pick(p.r, fast), Depth: 100, MaxInFlight: 3 + p.r.Int64N(6), MaxAttempts: 5}
 		if p.r.IntN(8) == 0 {
 			to.Rate = rate(7, time.Second) // what was released for another rate is early now
 		}
@@ -68,15 +68,14 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 		policy(name)
 	}
 	p.beat("p1", 5, time.Hour)
-	var held []Ticket // that have not been to the gate
+	var held []model.Ticket // that have not been to the gate
 	offered := 0
 	offer := func() {
 		for range 1 + p.r.IntN(4) {
 			offered++
 			t := p.tenant()
 			p.ids = append(p.ids, fmt.Sprint("j", 1000-offered)) // their names do not help
-			s := Spec{Tenant: t.Name, ID: p.ids[offered], Type: "test", Payload: []byte("A")}
-			if a := p.offerAll(t, []Spec{s}); a[0].Status != model.Accepted {
+			if a := p.offerAll(t, model.Offer{ID: p.ids[offered], Body: "A"}); a[0].Status != model.Accepted {
 				p.t.Errorf("%+v, want it accepted", a)
 			}
 			p.pass(1) // no two are of the same instant
@@ -87,7 +86,7 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 		p.release(1+p.r.IntN(5), 1)
 		held = append(held, p.tickets[n:]...)
 	}
-	use := func(how func(Ticket)) {
+	use := func(how func(model.Ticket)) {
 		if len(held) > 0 {
 			i := p.r.IntN(len(held))
 			k := held[i]
@@ -97,10 +96,10 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 			how(k)
 		}
 	}
-	gate := func() { use(func(k Ticket) { p.enter(k, p.token()) }) }
+	gate := func() { use(func(k model.Ticket) { p.enter(k, p.token()) }) }
 	finish := func() {
 		if g, ok := live(p, p.grants, p.owns); ok {
-			p.finish(g, EndOK, 0, pick(p.r, []string{"-", poolOf(g.Token) + p.token()[2:]}))
+			p.report(p.ending(g, model.EndOK, 0, pick(p.r, []string{"-", p.tokenOf(g)})))
 		}
 	}
 	steps := []func(){offer, offer, release, release, gate, gate, gate, gate, finish, finish, finish,
@@ -136,7 +135,7 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 		}
 		for _, g := range p.grants {
 			if p.owns(g) {
-				p.finish(g, EndOK, 0, "-")
+				p.succeed(g)
 			}
 		}
 		p.pass(20 * milli)

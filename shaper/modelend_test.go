@@ -9,20 +9,6 @@ import (
 	"github.com/jobshaper/jobshaper/internal/model"
 )
 
-// ending is one report of how a start ended.
-type ending struct {
-	g       *Grant
-	outcome Ending
-	delay   time.Duration
-	next    string
-	began   Began
-}
-
-func (e ending) report() model.Report {
-	return model.Report{Tenant: e.g.Tenant, ID: e.g.ID, Token: e.g.Token, Ending: model.Ending(e.outcome), Delay: e.delay, Next: e.next,
-		Late: e.began.field()}
-}
-
 func (p *player) stepFinish() {
 	g, ok := live(p, p.grants, p.owns)
 	if !ok {
@@ -30,51 +16,34 @@ func (p *player) stepFinish() {
 	}
 	next := "-"
 	if p.r.IntN(2) == 0 {
-		next = poolOf(g.Token) + p.token()[2:]
+		next = p.tokenOf(g)
 	}
-	p.finish(g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
-		pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next)
-}
-
-// began is what a worker says of a start that it reports.
-func (p *player) began() Began {
-	return pick(p.r, []Began{{}, BeganAfter(time.Millisecond), NeverBegan})
-}
-
-// finish reports how a start ended, and may ask for the next job.
-func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next string) {
-	e := ending{g, outcome, delay, next, p.began()}
-	p.report([]ending{e}, func() []string {
-		end, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next, Began: e.began})
-		p.must(err)
-		return []string{p.ended(end.Became, end.InARow, end.Next)}
-	})
+	p.report(p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndError, model.EndDead, model.EndThrottled,
+		model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next))
 }
 
 // stepBatch makes several reports in one call, also late ones and the same twice.
 func (p *player) stepBatch() {
-	var l []ending
+	var l []model.Report
 	for range 2 + p.r.IntN(4) {
 		g, ok := live(p, p.grants, p.owns)
 		if !ok {
 			return
 		}
-		e := ending{g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
-			pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-", p.began()}
+		e := p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndDead, model.EndThrottled,
+			model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-")
 		if p.r.IntN(3) > 0 {
-			e.next = poolOf(g.Token) + p.token()[2:]
+			e.Next = p.tokenOf(g)
 		}
 		l = append(l, e)
 		if p.r.IntN(6) == 0 {
 			l = append(l, e)
 		}
 	}
-	var args []any
 	tenants := map[string]int{}
 	for _, e := range l {
-		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next, e.began.field())
-		if p.owns(e.g) {
-			tenants[e.g.Tenant]++
+		if p.held(e) != nil {
+			tenants[e.Tenant]++
 		}
 	}
 	for _, n := range tenants {
@@ -85,87 +54,60 @@ func (p *player) stepBatch() {
 	if len(tenants) > 1 {
 		p.seen("batch of tenants")
 	}
-	p.report(l, func() (out []string) {
-		v, err := p.q.run(p.t.Context(), finishScript, "finish jobs", args...)
-		p.must(err)
-		r := replyOf(v)
-		for _, e := range l {
-			one := replyOf(r.next())
-			became, row := one.str(), 0
-			var n *Grant
-			for one.more() {
-				switch one.str() {
-				case "throttled":
-					row = int(one.int())
-				case "run":
-					n, err = granted(one, e.next)
-					p.must(err)
-				}
-			}
-			out = append(out, p.ended(became, row, n))
-		}
-		if r.more() {
-			p.t.Errorf("more answers than the %d reports", len(l))
-		}
-		return out
-	})
+	p.report(l...)
 }
 
-// ended is the answer to a report in words.
-func (p *player) ended(became string, row int, next *Grant) string {
-	if next == nil {
-		return fmt.Sprint(became, " ", row)
-	}
-	return fmt.Sprint(became, " ", row, " ", p.granted(next, ""))
+// ending is a report, with what a worker may say of the start.
+func (p *player) ending(g *model.Grant, how model.Ending, delay time.Duration, next string) model.Report {
+	return model.Report{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Ending: how, Delay: delay, Next: next,
+		Late: pick(p.r, []string{"?", "1000", "-"})}
 }
 
-// report has the model and the scripts take reports down, in one call, and notes what they bring about.
-func (p *player) report(l []ending, send func() []string) {
+// succeed reports a good end, and asks for no more.
+func (p *player) succeed(g *model.Grant) { p.report(p.ending(g, model.EndOK, 0, "-")) }
+
+// held is the job of a report that comes from its owner, or nil.
+func (p *player) held(e model.Report) *model.Job { return p.m.Tenants[e.Tenant].Owned(e.Token) }
+
+// report makes reports in one call, and notes what they bring about.
+func (p *player) report(l ...model.Report) {
 	p.t.Helper()
-	var reports []model.Report
 	for _, e := range l {
-		reports = append(reports, e.report())
-		if j := p.m.Job(e.g.Tenant, e.g.ID); p.owns(e.g) && j.Granted && e.began.Never && (e.outcome == EndBack || e.outcome == EndDead) {
+		if j := p.held(e); j != nil && j.Granted && e.Late == "-" && (e.Ending == model.EndBack || e.Ending == model.EndDead) {
 			p.seen("called off")
 		}
-		p.log("finish %s %s (%s) %s, delay %v, next %s, began %s", e.g.Tenant, e.g.ID, e.g.Token, e.outcome, e.delay, e.next, e.began.field())
+		p.log("%+v", e)
 	}
-	out, owned := slices.Clone(p.m.Out.Lines()), len(l) == 1 && p.owns(l[0].g)
-	predict := func() string {
+	alone, out := len(l) == 1 && p.held(l[0]) != nil, slices.Clone(p.m.Out.Lines())
+	p.repeat("finish", func(q model.Queue) string {
 		var said []string
-		for i, e := range p.model().Finish(reports...) {
-			line := fmt.Sprint(e.Became, " ", e.InARow)
-			if e.Next != nil {
-				line += " " + p.told(e.Next, "")
-			}
-			said = append(said, line)
+		for i, e := range q.Finish(l...) {
+			said = append(said, fmt.Sprint(e.Became, " ", e.InARow, " ", p.granted(e.Next, "")))
 			p.seen("finish " + e.Became)
 			if e.Became == "dead" && e.InARow > 0 {
 				p.seen("dead by throttles")
 			}
-			if e.Next == nil {
-				if owned {
-					p.satisfied(l[i])
+			if e.Next != nil {
+				p.seen("next")
+				if slices.ContainsFunc(out, func(l model.Line) bool { return l.Name == e.Next.Tenant+" "+e.Next.ID }) {
+					p.seen("next that was out")
 				}
-				continue
-			}
-			p.seen("next")
-			if slices.ContainsFunc(out, func(l model.Line) bool { return l.Name == e.Next.Tenant+" "+e.Next.ID }) {
-				p.seen("next that was out")
+			} else if alone {
+				p.satisfied(l[i])
 			}
 		}
 		return strings.Join(said, "\n")
-	}
-	p.repeat("finish", predict, func() string { return strings.Join(send(), "\n") }, false)
+	}, false)
 }
 
 // satisfied checks that a worker that asked for more, and was given nothing, could not have been.
-func (p *player) satisfied(e ending) {
+func (p *player) satisfied(e model.Report) {
 	p.t.Helper()
-	chains := e.next != "-" && (e.outcome == EndOK || e.outcome == EndError || e.outcome == EndDead)
+	chains := e.Next != "-" && (e.Ending == model.EndOK || e.Ending == model.EndError || e.Ending == model.EndDead)
 	if most := p.m.Policy.MaxInFlight; !chains || most > 0 && int64(p.m.Out.Len()+p.m.Running.Len()) >= most {
 		return
 	}
+	p.byTheBook()
 	for _, t := range p.m.Tenants {
 		if p.ripe(t) && p.releasable(t) {
 			p.t.Errorf("a worker asked for more, and was not given what %s has", t.Name)
@@ -175,43 +117,33 @@ func (p *player) satisfied(e ending) {
 
 func (p *player) stepCancel() {
 	t, id := p.tenant(), pick(p.r, p.ids)
-	p.log("cancel %s %s", t.Name, id)
-	p.repeat("cancel", func() string {
-		want := p.model().Cancel(t.Name, id)
-		p.seen("cancel " + want)
-		return want
-	}, func() string {
-		v, err := p.q.run(p.t.Context(), cancelScript, "cancel", t.Name, id)
-		p.must(err)
-		return fmt.Sprint(v)
+	p.repeat("cancel "+id, func(q model.Queue) string {
+		state := q.Cancel(t.Name, id)
+		p.seen("cancel " + state)
+		return state
 	}, true)
 }
 
 func (p *player) stepDead() {
-	t, verb := p.tenant(), pick(p.r, []string{"requeue", "forget"})
-	args, ids := []any{t.Name, verb}, []string{}
+	t, verb, ids := p.tenant(), pick(p.r, []string{"requeue", "forget"}), []string{}
 	for range 1 + p.r.IntN(3) {
 		id, _ := live(p, p.ids, func(id string) bool { return t.Jobs[id] != nil && t.Jobs[id].State == model.Dead })
-		args, ids = append(args, id), append(ids, id)
+		ids = append(ids, id)
 	}
-	p.log("dead %v", args)
-	p.repeat("dead", func() string {
-		n, stopped := 0, 0
+	p.repeat(fmt.Sprint(verb, t.Name, ids), func(q model.Queue) string {
+		n, full := 0, false
 		if verb == "forget" {
-			n = p.model().ForgetDead(t.Name, ids...)
-		} else if done, full := p.model().RequeueDead(t.Name, ids...); full {
-			n, stopped = done, 1
+			n = q.ForgetDead(t.Name, ids...)
 		} else {
-			n = done
+			n, full = q.RequeueDead(t.Name, ids...)
 		}
-		if n > 0 || stopped > 0 {
-			p.seen(fmt.Sprint("dead ", verb, " ", stopped))
+		switch {
+		case full:
+			p.seen("dead " + verb + " 1")
+		case n > 0:
+			p.seen("dead " + verb + " 0")
 		}
-		return fmt.Sprint([]int{n, stopped})
-	}, func() string {
-		v, err := p.q.run(p.t.Context(), deadScript, "dead", args...)
-		p.must(err)
-		return fmt.Sprint(v)
+		return fmt.Sprint(n, full)
 	}, false)
 }
 
@@ -221,17 +153,10 @@ func (p *player) stepPause() {
 }
 
 func (p *player) pause(name string, us int64) {
-	p.log("pause %q for %d", name, us)
-	p.repeat("pause", func() string { p.model().Pause(name, us); return "" },
-		func() string { p.must(p.admin.pause(p.t.Context(), name, fmt.Sprint(us))); return "" }, true)
+	p.repeat("pause "+name, func(q model.Queue) string { return fmt.Sprint(q.Pause(name, us)) }, true)
 }
 
 func (p *player) stepPurge() {
 	t := p.tenant()
-	p.log("purge %s", t.Name)
-	p.repeat("purge", func() string { return fmt.Sprint(p.model().Purge(t.Name)) }, func() string {
-		v, err := p.q.run(p.t.Context(), purgeScript, "purge", t.Name)
-		p.must(err)
-		return fmt.Sprint(v)
-	}, false)
+	p.repeat("purge "+t.Name, func(q model.Queue) string { return fmt.Sprint(q.Purge(t.Name)) }, false)
 }

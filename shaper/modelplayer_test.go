@@ -81,8 +81,8 @@ type player struct {
 	left     map[string]int64 // when the ticket of "tenant id" left
 	calls    []call
 	order    func(*model.Job) // is told of every first attempt
-	tickets  []Ticket         // all that were ever handed out
-	grants   []*Grant         // all that were ever granted
+	tickets  []model.Ticket   // all that were ever handed out
+	grants   []*model.Grant   // all that were ever granted
 	tokens   int
 	offered  int
 	trace    []string
@@ -99,16 +99,17 @@ func newPlayer(w *world, seed uint64, happened *sync.Map, names ...string) *play
 		exacts: map[string]*exact{}, left: map[string]int64{}}
 }
 
-// begin gives the downstream its policy, and the model too.
+// begin gives the downstream its policy.
 func (p *player) begin(rate buckets.Rate) {
-	p.m = model.New(p.now, model.DownstreamPolicy{Rate: rate, Log: true})
+	to := model.DownstreamPolicy{Rate: rate, Log: true}
+	p.m = model.New(p.now, to)
 	p.m.Epoch = p.epoch
-	p.setDownstream(DownstreamPolicy{Rate: rate, DepartureLog: 10_000})
+	scripted{p.world}.SetDownstream(to)
 }
 
 // model returns the model, at the present instant.
 func (p *player) model() *model.Downstream {
-	p.m.Now = p.now
+	p.m.Set(p.now)
 	return p.m
 }
 
@@ -177,12 +178,12 @@ func live[T any](p *player, l []T, good func(T) bool) (T, bool) {
 	return none, false
 }
 
-func (p *player) valid(k Ticket) bool {
+func (p *player) valid(k model.Ticket) bool {
 	j := p.m.Job(k.Tenant, k.ID)
 	return j != nil && j.State == model.Out && j.Releases == k.Release
 }
 
-func (p *player) owns(g *Grant) bool {
+func (p *player) owns(g *model.Grant) bool {
 	j := p.m.Job(g.Tenant, g.ID)
 	return j != nil && j.Owned(g.Token)
 }
@@ -191,6 +192,9 @@ func (p *player) token() string {
 	p.tokens++
 	return fmt.Sprintf("p%d.%d", 1+p.r.IntN(2), p.tokens)
 }
+
+// tokenOf is another token of the pool that holds a grant: a pool asks for its own jobs only.
+func (p *player) tokenOf(g *model.Grant) string { return poolOf(g.Token) + p.token()[2:] }
 
 func (p *player) look() view { return look(p.world, p.names, p.ids) }
 
@@ -201,35 +205,36 @@ func (p *player) same(what, got, want string) {
 	}
 }
 
-// repeat makes a call once, or some times with the same arguments, of the model and of the scripts. They answer the same, and
-// repeating it changes nothing. same: each answer is the first one.
-func (p *player) repeat(what string, predict, call func() string, same bool) {
+// both makes a call of the model and of the scripts. They answer the same.
+func (p *player) both(what string, call func(model.Queue) string) (answer string) {
 	p.t.Helper()
-	want := predict()
-	p.same(what, call(), want)
+	answer = call(p.model())
+	p.log("%s: %s", what, answer)
+	p.same(what, call(scripted{p.world}), answer)
+	return answer
+}
+
+// repeat makes a call, and perhaps again.
+func (p *player) repeat(what string, call func(model.Queue) string, same bool) {
+	p.t.Helper()
+	p.again(what, p.both(what, call), call, same)
+}
+
+// again makes a call that was just made, and had an answer, up to two times more. That changes nothing; same: it is answered the same.
+func (p *player) again(what, first string, call func(model.Queue) string, same bool) {
+	p.t.Helper()
 	times := p.r.IntN(3)
 	if times == 0 {
 		return
 	}
 	before := p.look()
 	for range times {
-		again := predict()
-		if p.same(what+", repeated", call(), again); same && again != want {
-			p.t.Errorf("%s was repeated, and answered %s after %s", what, again, want)
+		if answer := p.both(what+", repeated", call); same && answer != first {
+			p.t.Errorf("%s was repeated, and answered %s after %s", what, answer, first)
 		}
 	}
 	if after := p.look(); !reflect.DeepEqual(after, before) {
 		p.t.Errorf("%s was repeated, and changed\n%v\nto\n%v", what, before, after)
-	}
-}
-
-// after returns a prediction of which the first was made already.
-func after(first string, predict func() string) func() string {
-	return func() (now string) {
-		if now, first = first, ""; now == "" {
-			now = predict()
-		}
-		return now
 	}
 }
 
@@ -284,34 +289,19 @@ func (p *player) stepForget() {
 func (p *player) stepCap() { p.cap(int64(p.r.IntN(4))) }
 
 func (p *player) cap(most int64) {
-	p.log("cap of the downstream %d", most)
-	p.repeat("policy", func() string {
-		policy := p.m.Policy
-		policy.MaxInFlight = most
-		p.model().SetDownstream(policy)
-		return ""
-	}, func() string {
-		p.must(p.admin.setPolicy(p.t.Context(), "", []string{"cap", fmt.Sprint(most)}))
-		return ""
-	}, true)
+	to := p.m.Policy
+	to.MaxInFlight = most
+	p.repeat(fmt.Sprint("cap of the downstream ", most), func(q model.Queue) string { q.SetDownstream(to); return "" }, true)
 }
 
 // policy gives a tenant new limits.
 func (p *player) policy(name string) {
-	p.setTenant(name, Policy{Rate: pick(p.r, rates), Depth: 1 + p.r.IntN(5), MaxInFlight: 1 + p.r.IntN(3), MaxAttempts: 1 + p.r.IntN(3),
-		MaxThrottles: 1 + p.r.IntN(3), OnFull: pick(p.r, []OnFull{Reject, DropOldest, Block}), Weight: pick(p.r, []int{1, 1, 2, 3})})
+	p.setTenant(name, model.Policy{Rate: pick(p.r, rates), Depth: 1 + p.r.Int64N(5), MaxInFlight: 1 + p.r.Int64N(3), MaxAttempts: 1 + p.r.Int64N(3),
+		MaxThrottles: 1 + p.r.Int64N(3), OnFull: pick(p.r, []string{"reject", "drop-oldest", "block"}), Weight: pick(p.r, []int64{1, 1, 2, 3})})
 }
 
-func (p *player) setTenant(name string, to Policy) {
-	p.log("policy of %s: %+v", name, to)
-	p.repeat("policy", func() string {
-		p.model().SetTenant(name, model.Policy{Rate: to.Rate, Depth: int64(to.Depth), Weight: int64(to.Weight), OnFull: string(to.OnFull),
-			MaxInFlight: int64(to.MaxInFlight), MaxAttempts: int64(to.MaxAttempts), MaxThrottles: int64(to.MaxThrottles), MaxWait: to.MaxWait})
-		return ""
-	}, func() string {
-		p.set(name, to)
-		return ""
-	}, true)
+func (p *player) setTenant(name string, to model.Policy) {
+	p.repeat(fmt.Sprintf("policy of %s: %+v", name, to), func(q model.Queue) string { q.SetTenant(name, to); return "" }, true)
 }
 
 // unfinished counts jobs that have not ended.
@@ -345,7 +335,7 @@ func (p *player) drain() {
 		}
 		for _, g := range p.grants {
 			if p.owns(g) {
-				p.finish(g, EndOK, 0, "-")
+				p.succeed(g)
 			}
 		}
 		p.check()
