@@ -41,7 +41,7 @@ type view struct {
 	Out, Run, Due, Ready []model.Line
 	Tenants              map[string]tenantView
 	Log                  []string
-	hash                 map[string]string // all of the downstream's
+	raw                  map[string]map[string]string // what it was read from, with what the model does not know
 }
 
 type tenantView struct {
@@ -50,7 +50,6 @@ type tenantView struct {
 	States, Ends            map[string]string // as they stand, but for texts
 	Bodies                  map[string]bool
 	Hash                    map[string]string
-	hash                    map[string]string
 }
 
 // Fields of the hashes that the model knows of, besides the counters.
@@ -58,13 +57,16 @@ var (
 	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
 	downstreamKnown  = append([]string{"clock", "from", "mercy", "places", "alive"}, bothFields...)
 	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
-	stateWords       = 9 // of a state line that are compared as they stand
-	endWords         = 9 // of the line of an end
-	noJobs, noneSeen = []model.Line{}, []string{}
+	noLines, noWords = []model.Line{}, []string{}
+)
+
+const (
+	stateWords = 9 // of a state line that are compared as they stand
+	endWords   = 9 // of the line of an end
 )
 
 func list(v any) []string {
-	l := noneSeen
+	l := noWords
 	for r := replyOf(v); r.more(); {
 		l = append(l, r.str())
 	}
@@ -82,7 +84,7 @@ func pairs(v any) map[string]string {
 
 // lines reads a sorted set.
 func lines(v any) []model.Line {
-	l := noJobs
+	l := noLines
 	for r := replyOf(v); r.more(); {
 		name := r.str()
 		at, _ := strconv.ParseFloat(r.str(), 64)
@@ -110,26 +112,27 @@ func look(w *world, names, ids []string) view {
 	raw, err := lookScript.Run(w.t.Context(), w.rdb, w.q.keys(), args...).Result()
 	w.must(err)
 	r := replyOf(raw)
-	v := view{hash: pairs(r.next()), Pools: pairs(r.next()), Out: lines(r.next()), Run: lines(r.next()),
-		Due: lines(r.next()), Ready: lines(r.next()), Tenants: map[string]tenantView{}}
-	v.Downstream = known(v.hash, downstreamKnown)
+	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
+	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
+	v.Downstream = known(keep("downstream", pairs(r.next())), downstreamKnown)
+	v.Pools, v.Out, v.Run, v.Due, v.Ready = pairs(r.next()), lines(r.next()), lines(r.next()), lines(r.next()), lines(r.next())
 	tenants := replyOf(r.next())
 	for _, name := range names {
 		r := replyOf(tenants.next())
 		t := tenantView{Back: lines(r.next()), Fresh: list(r.next()), Later: lines(r.next()), Outs: lines(r.next()),
-			Dead: lines(r.next()), States: pairs(r.next()), Ends: map[string]string{}, Bodies: map[string]bool{}}
-		for id, line := range t.States {
+			Dead: lines(r.next()), States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+		for id, line := range keep("states "+name, pairs(r.next())) {
 			t.States[id] = stateOf(line)
 		}
 		for _, id := range list(r.next()) {
 			t.Bodies[id] = true
 		}
-		t.hash = pairs(r.next())
-		t.Hash = known(t.hash, tenantKnown)
+		t.Hash = known(keep("tenant "+name, pairs(r.next())), tenantKnown)
+		ends := keep("ends "+name, map[string]string{})
 		for i, line := range list(r.next()) {
 			if line != "" {
 				first, _, _ := strings.Cut(line, "\n")
-				t.Ends[ids[i]] = strings.Join(strings.Fields(first)[:endWords], " ")
+				ends[ids[i]], t.Ends[ids[i]] = line, strings.Join(strings.Fields(first)[:endWords], " ")
 			}
 		}
 		v.Tenants[name] = t
@@ -150,7 +153,7 @@ func stateOf(line string) string {
 
 // modelled is what Redis should hold, by the model.
 func modelled(d *model.Downstream, names []string) view {
-	book := func(b *model.Book) []model.Line { return append(noJobs, b.Lines()...) }
+	book := func(b *model.Book) []model.Line { return append(noLines, b.Lines()...) }
 	both := func(tl buckets.Timeline, counts map[string]int64, more ...any) map[string]string {
 		h := map[string]string{}
 		for k, n := range counts {
@@ -165,11 +168,11 @@ func modelled(d *model.Downstream, names []string) view {
 		return h
 	}
 	v := view{Pools: map[string]string{}, Out: book(d.Out), Run: book(d.Running), Due: book(d.Due), Ready: book(d.Ready),
-		Tenants: map[string]tenantView{}, Log: append(noneSeen, d.Log...)}
+		Tenants: map[string]tenantView{}, Log: append(noWords, d.Log...)}
 	running, all := map[string]int{}, int64(0)
 	for _, name := range names {
 		m := d.Tenant(name)
-		t := tenantView{Back: book(m.Back), Later: book(m.Later), Outs: book(m.Outs), Dead: noJobs, Fresh: append(noneSeen, m.Fresh...),
+		t := tenantView{Back: book(m.Back), Later: book(m.Later), Outs: book(m.Outs), Dead: noLines, Fresh: append(noWords, m.Fresh...),
 			States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
 		for id, j := range m.Jobs {
 			of := fmt.Sprint(j.Starts, " ", j.Forgiven, " ", j.Crashes, " ", j.Token, " ", j.Slot, " ", j.Since)
@@ -216,11 +219,7 @@ func modelled(d *model.Downstream, names []string) view {
 func (p *player) check() {
 	p.t.Helper()
 	got, want := p.look(), modelled(p.model(), p.names)
-	got.hash = nil
-	for name, t := range got.Tenants {
-		t.hash = nil
-		got.Tenants[name] = t
-	}
+	got.raw = nil
 	if !reflect.DeepEqual(got, want) {
 		p.differ("", reflect.ValueOf(got), reflect.ValueOf(want))
 	}

@@ -27,11 +27,10 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 			p.seen("offer anew")
 		}
 	}
-	offer := func(q model.Queue) string { return fmt.Sprint(q.Offer(t.Name, l...)) }
 	answers := p.model().Offer(t.Name, l...)
 	refused, dropped := true, false
 	for i, a := range answers {
-		p.log("offer %+v to %s: %v", l[i], t.Name, a)
+		p.log("offer %+v to %s: %+v", l[i], t.Name, a)
 		p.seen("offer " + string(a.Status))
 		refused = refused && a.Status != model.Accepted
 		// What was found to be known, and made room for what followed it, would begin anew in a repeated call.
@@ -42,9 +41,18 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 	if refused {
 		before = p.dump()
 	}
-	p.same("offer", offer(scripted{p.world}), fmt.Sprint(answers))
+	steady := !refused && len(l) == 1 && p.m.Limits(t).OnFull != string(DropOldest)
+	offer := func(q model.Queue) string {
+		said := q.Offer(t.Name, l...)
+		if a, first := said[0], answers[0]; steady && (a.Status != first.Status || a.Position != first.Position || a.State != first.State) {
+			p.t.Errorf("%+v was offered again, and answered %v after %v", l[0], a, first)
+		}
+		return fmt.Sprintf("%+v", said)
+	}
+	first := fmt.Sprintf("%+v", answers)
+	p.same("offer", offer(scripted{p.world}), first)
 	if !dropped {
-		p.again("offer", fmt.Sprint(answers), offer, !refused && len(l) == 1 && p.m.Limits(t).OnFull != string(DropOldest))
+		p.again("offer", first, offer, false)
 	}
 	if refused && p.dump() != before {
 		p.t.Errorf("a refusal left a trace:\n%s\nbecame\n%s", before, p.dump())

@@ -22,20 +22,26 @@ import (
 // seedVar runs one sequence of TestScriptsFollowTheModel again, with its steps printed.
 const seedVar = "SHAPER_MODEL_SEED"
 
-// TestScriptsFollowTheModel lets random sequences of every script run against a model in Go: jobs offered twice or to a full
+// TestScriptsFollowTheModel lets random sequences of every script run against the model: jobs offered twice or to a full
 // bucket, tickets lost, doubled and late, starts that crash, fail, are throttled and cancelled, policies that change below
-// all this. Each call is made one to three times, as a client does whose reply was lost. After each step the whole of Redis
-// is what the model says, and no tenant with something to release is left out of the books. In the end all that was
-// accepted has ended.
+// all this. Each call is made one to three times, as a client does whose reply was lost. The model predicts every answer and,
+// after each step, the whole of Redis; slots are what an independent arithmetic of the promise says, and no tenant with something
+// to release is left out of the books. In the end all that was accepted has ended.
 func TestScriptsFollowTheModel(t *testing.T) {
 	if testing.Short() {
-		runModel(t, redistest.Start(t).Client(), 200)
+		runModel(t, redistest.Start(t).Client(), 100)
 		return
 	}
 	runModel(t, redistest.Start(t).Client(), 500, mustHappen...)
 }
 
-func TestScriptsFollowTheModelOnMiniredis(t *testing.T) { runModel(t, redistest.Mini(t), 40) }
+func TestScriptsFollowTheModelOnMiniredis(t *testing.T) {
+	sequences := 40
+	if testing.Short() {
+		sequences = 12
+	}
+	runModel(t, redistest.Mini(t), sequences)
+}
 
 // runModel runs so many sequences, and as many more as it takes until all that must happen has happened: the rarest comes once in some
 // three hundred, so that twenty times as many are not reached.
@@ -118,7 +124,7 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
-	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "begun by a beat", "batch of a tenant", "batch of tenants"}
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "begun by a beat", "batch of a tenant", "batch of tenants", "restart"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 
@@ -245,7 +251,7 @@ func (p *player) step() {
 	}{
 		{18, p.stepOffer}, {18, p.stepRelease}, {22, p.stepGate}, {6, p.stepAgain}, {2, p.stepReplay}, {14, p.stepFinish}, {8, p.stepBatch}, {3, p.stepGiveBack},
 		{5, p.stepCancel}, {6, p.stepDead}, {4, p.stepPause}, {3, func() { p.policy(p.tenant().Name) }}, {1, p.stepPurge},
-		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepCap},
+		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepCap}, {2, p.stepRestart},
 	}
 	sum := 0
 	for _, s := range steps {
@@ -284,6 +290,15 @@ func (p *player) stepForget() {
 		p.must(p.rdb.Del(p.t.Context(), p.q.endKey(t.Name, id)).Err())
 		p.m.Forget(t.Name, id)
 	}
+}
+
+// stepRestart has another Redis hold what this one did.
+func (p *player) stepRestart() {
+	p.seen("restart")
+	p.must(p.rdb.HSet(p.t.Context(), p.q.downstreamKey(), "rid", "another").Err())
+	p.epoch = p.now
+	p.model().Restart()
+	p.cap(p.m.Policy.MaxInFlight) // a call that notices it
 }
 
 func (p *player) stepCap() { p.cap(int64(p.r.IntN(4))) }

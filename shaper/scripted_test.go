@@ -37,14 +37,13 @@ func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answe
 	}
 	for r := replyOf(s.ask(enqueueScript, "enqueue", args...)); r.more(); {
 		one := replyOf(r.next())
-		a := model.Answer{Status: model.Status(one.str()), Position: int(one.int())}
-		start, retry := one.int(), one.int()
-		a.State = one.str()
-		if (a.Status == model.Full || a.Status == model.Block) && retry < milli {
-			s.t.Errorf("%s, and try again after %d µs", a.Status, retry)
+		a := model.Answer{Status: model.Status(one.str()), Position: int(one.int()), Start: one.int(), Retry: one.int(), State: one.str(),
+			Note: one.str()}
+		if (a.Status == model.Full || a.Status == model.Block) && a.Retry < milli {
+			s.t.Errorf("%s, and try again after %d µs", a.Status, a.Retry)
 		}
-		if a.Status == model.Accepted && start != 0 && start < s.now { // 0 is not known
-			s.t.Errorf("accepted to start %d µs ago", s.now-start)
+		if a.Status == model.Accepted && a.Start != 0 && a.Start < s.now { // 0 is not known
+			s.t.Errorf("accepted to start %d µs ago", s.now-a.Start)
 		}
 		out = append(out, a)
 	}

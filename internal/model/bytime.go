@@ -36,12 +36,24 @@ func (d *Downstream) joins(t *Tenant) int64 {
 	}
 	p := d.Limits(t)
 	room := p.Depth - t.Level()
-	paused := max(t.Until, d.Until)
-	switch late := float64(t.Turn) < float64(d.Now)-2*step(p.Rate)-100_000; {
-	case paused >= Forever, d.Alive < d.Now: // when they start cannot be said
+	late := float64(t.Turn) < float64(d.Now)-2*step(p.Rate)-100_000
+	if _, note := d.joined(t); note != NoteNone {
 		return room
-	case d.shared(), paused <= d.Now && late:
+	}
+	if d.shared() || late && max(t.Until, d.Until) <= d.Now { // or the head should have left, and something holds it
 		return 0
 	}
 	return min(room, t.ByTime-t.waiting())
+}
+
+// joined is when the head of those that jobs join leaves, and why it cannot be said when they start.
+func (d *Downstream) joined(t *Tenant) (first int64, note string) {
+	paused := max(t.Until, d.Until)
+	switch {
+	case paused >= Forever:
+		note = NotePaused
+	case d.Alive < d.Now:
+		note = NoteNoWorkers
+	}
+	return max(t.Turn, d.Now, paused), note
 }

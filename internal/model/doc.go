@@ -20,6 +20,7 @@
 //	finish.go    what becomes of a job whose start ended, and the next one for its worker
 //	admin.go     cancel, purge, dead jobs
 //	pool.go      places of workers, and leases
+//	expect.go    when a job is expected to start
 //	bytime.go    how far down a bucket jobs start by time alone
 //	log.go       the departure log
 //	queue.go     all calls in one list
@@ -28,8 +29,7 @@
 // Instants are µs since the epoch, on the one clock of the downstream. Books are ordered by instant
 // and then by name, as Redis orders them.
 //
-// Left out, and held by tests of their own: a clock that steps back, admission rules, when a job is
-// expected to start, results and texts of jobs, signals, and how long what ended is remembered: an
-// ended job is known until Forget. The scripts do at most fifty of a kind a call and ask to be called
+// Left out, and held by tests of their own: a clock that steps back, admission rules, results
+// and texts of jobs, signals, and how long what ended is remembered: an ended job is known until Forget. The scripts do at most fifty of a kind a call and ask to be called
 // again; the model does all at once.
 package model

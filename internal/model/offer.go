@@ -19,6 +19,9 @@ type Answer struct {
 	Status   Status
 	Position int    // in the bucket, from 1; 0 = it does not wait
 	State    string // of the job that is known; "w" also for one that was never out, "" = there is none
+	Start    int64  // when it starts or started, as far as can be said now; 0 = that cannot be said
+	Note     string // and why, see NotePaused
+	Retry    int64  // µs after which to offer it again, where it was refused; -1 = never
 }
 
 // Status is what became of an offer.
@@ -37,15 +40,23 @@ const (
 // known is not taken again, unless it ended otherwise than done: then it begins anew.
 func (d *Downstream) Offer(tenant string, offers ...Offer) (out []Answer) {
 	t := d.Tenant(tenant)
+	e := d.estimate(t)
 	// Jobs that only join those that wait change nothing about when the head may leave. The first
 	// that is anything else has the tenant filed anew, as it and those after it find it.
 	joins, refile := d.joins(t), false
+	first, note := d.joined(t)
 	for i, o := range offers {
 		if o.Delay > 0 || o.MaxWait != 0 || t.Jobs[o.ID] != nil {
 			joins = 0
 		}
-		a, entered := d.offer(t, o, int64(i))
-		refile = refile || entered && joins <= 0
+		a, entered := e.offer(o, int64(i))
+		if entered && joins <= 0 {
+			refile = true
+		} else if entered {
+			if a.Start, a.Note = 0, note; note == NoteNone {
+				a.Start = int64(float64(first) + float64(a.Position-1)*step(d.Limits(t).Rate))
+			}
+		}
 		joins--
 		out = append(out, a)
 	}
@@ -56,37 +67,43 @@ func (d *Downstream) Offer(tenant string, offers ...Offer) (out []Answer) {
 }
 
 // offer offers the nth job of a call. entered tells that it is in the bucket from now on.
-func (d *Downstream) offer(t *Tenant, o Offer, nth int64) (a Answer, entered bool) {
+func (e *estimate) offer(o Offer, nth int64) (a Answer, entered bool) {
+	t := e.t
 	if j := t.Jobs[o.ID]; j != nil {
-		if a := t.standing(j, o); a.Status != "" {
+		if a := e.standing(j, o); a.Status != "" {
 			return a, false
 		}
 	}
-	if !d.makeRoom(t) {
-		if d.Limits(t).OnFull == "block" {
-			return Answer{Status: Block}, false
+	if !e.makeRoom(t) {
+		a = Answer{Status: Full, Retry: e.untilRoom()}
+		if e.Limits(t).OnFull == "block" {
+			a.Status = Block
 		}
-		return Answer{Status: Full}, false
+		return a, false
 	}
-	j := &Job{Tenant: t.Name, ID: o.ID, Body: o.Body, Call: o.Call, Since: d.Now + o.Delay.Microseconds() + nth,
+	j := &Job{Tenant: t.Name, ID: o.ID, Body: o.Body, Call: o.Call, Since: e.Now + o.Delay.Microseconds() + nth,
 		MaxWait: o.MaxWait.Truncate(time.Millisecond), Token: "-", Next: "-"}
 	t.Jobs[o.ID] = j
-	d.count(t, "accepted")
+	e.count(t, "accepted")
+	a.Status = Accepted
 	if o.Delay > 0 {
-		t.later(j, Delayed, d.Now+o.Delay.Microseconds())
-		return Answer{Status: Accepted, State: string(Delayed)}, true
+		due := e.Now + o.Delay.Microseconds()
+		t.later(j, Delayed, due)
+		a.State = string(Delayed)
+		a.Start, a.Note = e.delayed(due, false)
+		return a, true
 	}
 	j.State = Unseen
 	t.Fresh = append(t.Fresh, j.ID)
-	return Answer{Accepted, int(t.waiting()), string(Waiting)}, true
+	a.State, a.Position = string(Waiting), int(t.waiting())
+	a.Start, a.Note = e.nth(t.waiting())
+	return a, true
 }
 
 // standing is the answer to an offer of a job that is known; without a Status it begins anew.
-func (t *Tenant) standing(j *Job, o Offer) Answer {
-	a := Answer{Status: Duplicate, Position: t.position(j.ID), State: string(j.State)}
-	if j.State == Unseen {
-		a.State = string(Waiting)
-	}
+func (e *estimate) standing(j *Job, o Offer) Answer {
+	t := e.t
+	a := Answer{Status: Duplicate, Position: t.position(j.ID), State: string(j.State), Retry: -1}
 	switch {
 	case j.Body != o.Body:
 		a.Status = Conflict
@@ -95,7 +112,18 @@ func (t *Tenant) standing(j *Job, o Offer) Answer {
 	case j.State == Dead:
 		a.Status = IsDead
 	case j.Ended() && j.State != Done:
-		a.Status = ""
+		return Answer{}
+	}
+	switch j.State {
+	case Unseen, Waiting:
+		a.State = string(Waiting)
+		a.Start, a.Note = e.nth(int64(a.Position))
+	case Delayed, Backoff:
+		a.Start, a.Note = e.delayed(j.At, j.State == Backoff)
+	case Out:
+		a.Start = e.turn(t.Timeline, e.Limits(t).Rate, int64(t.Outs.rank(j.ID)))
+	case Running, Cancelling:
+		a.Start = j.Slot
 	}
 	return a
 }
