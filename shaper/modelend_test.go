@@ -67,7 +67,12 @@ func (p *player) ending(g *model.Grant, how model.Ending, delay time.Duration, n
 func (p *player) succeed(g *model.Grant) { p.report(p.ending(g, model.EndOK, 0, "-")) }
 
 // held is the job of a report that comes from its owner, or nil.
-func (p *player) held(e model.Report) *model.Job { return p.m.Tenants[e.Tenant].Owned(e.Token) }
+func (p *player) held(e model.Report) *model.Job {
+	if j := p.m.Job(e.Tenant, e.ID); j.Owned(e.Token) {
+		return j
+	}
+	return nil
+}
 
 // report makes reports in one call, and notes what they bring about.
 func (p *player) report(l ...model.Report) {
@@ -82,12 +87,13 @@ func (p *player) report(l ...model.Report) {
 	p.repeat("finish", func(q model.Queue) string {
 		var said []string
 		for i, e := range q.Finish(l...) {
-			said = append(said, fmt.Sprint(e.Became, " ", e.InARow, " ", p.granted(e.Next, "")))
+			words := fmt.Sprint(e.Became, ", ", e.InARow, " in a row")
 			p.seen("finish " + e.Became)
 			if e.Became == "dead" && e.InARow > 0 {
 				p.seen("dead by throttles")
 			}
 			if e.Next != nil {
+				words += ", next " + p.granted(e.Next, "")
 				p.seen("next")
 				if slices.ContainsFunc(out, func(l model.Line) bool { return l.Name == e.Next.Tenant+" "+e.Next.ID }) {
 					p.seen("next that was out")
@@ -95,6 +101,7 @@ func (p *player) report(l ...model.Report) {
 			} else if alone {
 				p.satisfied(l[i])
 			}
+			said = append(said, words)
 		}
 		return strings.Join(said, "\n")
 	}, false)

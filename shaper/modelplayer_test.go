@@ -190,8 +190,7 @@ func (p *player) valid(k model.Ticket) bool {
 }
 
 func (p *player) owns(g *model.Grant) bool {
-	j := p.m.Job(g.Tenant, g.ID)
-	return j != nil && j.Owned(g.Token)
+	return p.m.Job(g.Tenant, g.ID).Owned(g.Token)
 }
 
 func (p *player) token() string {
@@ -251,7 +250,7 @@ func (p *player) step() {
 	}{
 		{18, p.stepOffer}, {18, p.stepRelease}, {22, p.stepGate}, {6, p.stepAgain}, {2, p.stepReplay}, {14, p.stepFinish}, {8, p.stepBatch}, {3, p.stepGiveBack},
 		{5, p.stepCancel}, {6, p.stepDead}, {4, p.stepPause}, {3, func() { p.policy(p.tenant().Name) }}, {1, p.stepPurge},
-		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepCap}, {2, p.stepRestart},
+		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepDownstream}, {2, p.stepRestart},
 	}
 	sum := 0
 	for _, s := range steps {
@@ -298,21 +297,29 @@ func (p *player) stepRestart() {
 	p.must(p.rdb.HSet(p.t.Context(), p.q.downstreamKey(), "rid", "another").Err())
 	p.epoch = p.now
 	p.model().Restart()
-	p.cap(p.m.Policy.MaxInFlight) // a call that notices it
+	p.policyOfAll(p.m.Policy) // a call that notices it
 }
 
-func (p *player) stepCap() { p.cap(int64(p.r.IntN(4))) }
-
-func (p *player) cap(most int64) {
+// stepDownstream changes the cap of the downstream, or its rate.
+func (p *player) stepDownstream() {
 	to := p.m.Policy
-	to.MaxInFlight = most
-	p.repeat(fmt.Sprint("cap of the downstream ", most), func(q model.Queue) string { q.SetDownstream(to); return "" }, true)
+	if p.r.IntN(3) > 0 {
+		to.MaxInFlight = p.r.Int64N(4)
+	} else {
+		to.Rate = pick(p.r, append([]buckets.Rate{{}, {}}, rates...))
+	}
+	p.policyOfAll(to)
+}
+
+func (p *player) policyOfAll(to model.DownstreamPolicy) {
+	p.repeat(fmt.Sprintf("policy: %v, cap %d", to.Rate, to.MaxInFlight), func(q model.Queue) string { q.SetDownstream(to); return "" }, true)
 }
 
 // policy gives a tenant new limits.
 func (p *player) policy(name string) {
 	p.setTenant(name, model.Policy{Rate: pick(p.r, rates), Depth: 1 + p.r.Int64N(5), MaxInFlight: 1 + p.r.Int64N(3), MaxAttempts: 1 + p.r.Int64N(3),
-		MaxThrottles: 1 + p.r.Int64N(3), OnFull: pick(p.r, []string{"reject", "drop-oldest", "block"}), Weight: pick(p.r, []int64{1, 1, 2, 3})})
+		MaxThrottles: 1 + p.r.Int64N(3), OnFull: pick(p.r, []string{"reject", "drop-oldest", "block"}), Weight: pick(p.r, []int64{1, 1, 2, 3}),
+		MaxWait: pick(p.r, []time.Duration{0, -1, -1, 2 * time.Second})})
 }
 
 func (p *player) setTenant(name string, to model.Policy) {
@@ -337,7 +344,9 @@ func (p *player) drain() {
 	for _, name := range append([]string{""}, p.names...) {
 		p.pause(name, 0)
 	}
-	p.cap(0)
+	to := p.m.Policy
+	to.MaxInFlight = 0
+	p.policyOfAll(to)
 	p.beat("p1", 4, time.Hour)
 	for i := 0; p.unfinished() > 0 && !p.t.Failed(); i++ {
 		if i == 400 {

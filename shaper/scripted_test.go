@@ -179,9 +179,9 @@ func (s scripted) SetTenant(tenant string, p model.Policy) {
 }
 
 func (s scripted) SetDownstream(p model.DownstreamPolicy) {
-	fields := []string{"rate", rateField(p.Rate), "cap", fmt.Sprint(p.MaxInFlight)}
+	log := ""
 	if p.Log {
-		fields = append(fields, "log", "10000")
+		log = "10000"
 	}
-	s.must(s.admin.setPolicy(s.t.Context(), "", fields))
+	s.ask(policyScript, "set policy", "", "rate", rateField(p.Rate), "cap", intField(int(p.MaxInFlight)), "log", log)
 }

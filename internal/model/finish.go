@@ -198,7 +198,7 @@ func (f *finish) replayed(j *Job, next string) Ended {
 	case j.State == Backoff:
 		out.Became = "retry"
 	}
-	if n := f.named(j.Next); n != nil && next != "-" && n.Owned(next) {
+	if n := f.named(j.Next); next != "-" && n.Owned(next) {
 		out.Next = f.grant(n)
 	}
 	return out

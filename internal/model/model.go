@@ -22,11 +22,12 @@ type Downstream struct {
 	Counts   map[string]int64 // what happened to jobs, by the names that counters have
 	Log      []string         // the departure log, see log.go
 
-	VirtualTime int64 // of fair queueing, see pick.go
-	Due         *Book // tenants by the instant at which their heads may leave
-	Ready       *Book // tenants whose time has come, by virtual time
-	Out         *Book // jobs whose tickets are out, as "tenant id", by the instant at which they come back
-	Running     *Book // jobs that run, as "tenant id", by the end of their leases
+	runs        map[string]int64 // jobs that pools run
+	VirtualTime int64            // of fair queueing, see pick.go
+	Due         *Book            // tenants by the instant at which their heads may leave
+	Ready       *Book            // tenants whose time has come, by virtual time
+	Out         *Book            // jobs whose tickets are out, as "tenant id", by the instant at which they come back
+	Running     *Book            // jobs that run, as "tenant id", by the end of their leases
 
 	LastRelease int64 // when a scheduler called last
 	From, Mercy int64 // until Mercy only leases that ended by From are over, see release.go
@@ -112,15 +113,15 @@ type Job struct {
 // Ended reports whether the job has ended; a dead one that is kept has not.
 func (j *Job) Ended() bool { return len(j.State) > 1 }
 
-// Owned reports whether the job runs under token.
+// Owned reports whether the job runs under token. One that is not known does not.
 func (j *Job) Owned(token string) bool {
-	return (j.State == Running || j.State == Cancelling) && j.Token == token
+	return j != nil && (j.State == Running || j.State == Cancelling) && j.Token == token
 }
 
 // New returns a downstream that holds nothing, at the instant now.
 func New(now int64, p DownstreamPolicy) *Downstream {
 	d := &Downstream{Now: now, Tenants: map[string]*Tenant{}, Pools: map[string]*Pool{}, Counts: map[string]int64{},
-		Due: newBook(), Ready: newBook(), Out: newBook(), Running: newBook()}
+		runs: map[string]int64{}, Due: newBook(), Ready: newBook(), Out: newBook(), Running: newBook()}
 	d.SetDownstream(p)
 	return d
 }

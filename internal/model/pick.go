@@ -104,7 +104,7 @@ func (d *Downstream) left(t *Tenant, j *Job) {
 		t.OutN--
 	case Running, Cancelling:
 		d.Running.drop(name)
-		delete(t.owned, j.Token)
+		d.disown(t, j)
 		t.RunN--
 	}
 }

@@ -26,7 +26,7 @@ func (d *Downstream) Beat(pool string, places int, ttl time.Duration, own []Held
 	out := make([]Standing, len(own))
 	for i, h := range own {
 		j := d.Job(h.Tenant, h.ID)
-		if j == nil || !j.Owned(h.Token) {
+		if !j.Owned(h.Token) {
 			continue
 		}
 		t := d.Tenants[h.Tenant]
@@ -59,15 +59,10 @@ func (d *Downstream) lease(t *Tenant, j *Job) {
 // Free is how many tickets live pools and the downstream's cap leave room for. A job of a pool that
 // vanished holds no place of one that is there.
 func (d *Downstream) Free() int64 {
-	runs := map[string]int64{}
-	for _, l := range d.Running.Lines() {
-		tenant, id, _ := strings.Cut(l.Name, " ")
-		runs[PoolOf(d.Tenants[tenant].Jobs[id].Token)]++
-	}
 	free := -int64(d.Out.Len())
 	for name, p := range d.Pools {
 		if p.Deadline >= d.Now {
-			free += max(0, p.Places-runs[name])
+			free += max(0, p.Places-d.runs[name])
 		}
 	}
 	if most := d.Policy.MaxInFlight; most > 0 {

@@ -51,8 +51,8 @@ type Record struct {
 }
 
 // Run plays until nothing happens any more. Its workers are as good as workers can be: a ticket is at
-// the gate at once, a start happens at its slot, and whoever ends a job asks for the next. A pause
-// recalls those whose slots have not come.
+// the gate at once, a start happens at its slot, and whoever ends a job asks for the next. A pause,
+// also one that the downstream asked for, recalls those whose slots have not come.
 func Run(q Queue, p Play) Record {
 	r := runner{Queue: q, now: p.From, record: Record{Answers: make([]Answer, len(p.Arrivals))}, jobs: map[string]*Arrival{}}
 	arrivals := make([]int, len(p.Arrivals))
@@ -144,14 +144,17 @@ func (r *runner) obey(o Order) {
 		r.SetTenant(o.Tenant, *o.Policy)
 		return
 	}
-	r.Pause(o.Tenant, o.Pause)
-	if o.Pause == 0 {
-		return
+	if r.Pause(o.Tenant, o.Pause) > 0 {
+		r.recall(o.Tenant)
 	}
+}
+
+// recall: a tenant ("" = each) is paused, and those of it whose slots have not come ask for others.
+func (r *runner) recall(tenant string) {
 	held := r.running
 	r.running = nil
 	for _, g := range held {
-		if g.At <= r.now || o.Tenant != "" && o.Tenant != g.Tenant {
+		if g.At <= r.now || tenant != "" && tenant != g.Tenant {
 			r.running = append(r.running, g)
 		} else if again, _ := r.Again(g.Tenant, g.ID, g.token, r.token()); again != nil {
 			r.starts(again)
@@ -167,6 +170,7 @@ func (r *runner) starts(g *Grant) {
 
 // end reports what has ended, and starts what is next.
 func (r *runner) end() {
+	var paused []string
 	for i := 0; i < len(r.running); i++ {
 		g := r.running[i]
 		if g.Ended > r.now {
@@ -185,6 +189,15 @@ func (r *runner) end() {
 		if said.Next != nil {
 			r.starts(said.Next)
 		}
+		switch how {
+		case EndThrottled:
+			paused = append(paused, g.Tenant)
+		case EndThrottledAll:
+			paused = append(paused, "")
+		}
+	}
+	for _, tenant := range paused {
+		r.recall(tenant)
 	}
 }
 

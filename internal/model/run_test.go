@@ -134,7 +134,7 @@ func atOnce(t *rapid.T, starts []model.Start, most int) {
 	}
 }
 
-// The 700th slot at 7/s is 100 s after the first; and a play of a whole day does not take long.
+// The 700th slot at 7/s is 100 s after the first.
 func TestRunKeepsTheRateExactly(t *testing.T) {
 	d := model.New(0, model.DownstreamPolicy{})
 	d.SetTenant("a", model.Policy{Rate: buckets.PerSecond(7), Depth: 1000})
@@ -169,19 +169,42 @@ func TestRunKeepsLeases(t *testing.T) {
 	}
 }
 
-// A pause calls back those whose slots have not come: they start anew, and their starts are no starts.
+// A pause calls back those whose slots have not come, also one that the downstream asked for: they start anew, and what did not
+// happen is no start.
 func TestRunPauseRecalls(t *testing.T) {
-	d := model.New(0, model.DownstreamPolicy{Log: true})
-	play := model.Play{Places: 5, Orders: []model.Order{{At: 85_000, Tenant: "a", Pause: 1_000_000}}}
-	for _, id := range []string{"first", "second"} {
-		play.Arrivals = append(play.Arrivals, model.Arrival{Tenant: "a", Offer: model.Offer{ID: id}, Runs: time.Millisecond})
+	for _, throttled := range []bool{false, true} {
+		d := model.New(0, model.DownstreamPolicy{Log: true})
+		play := model.Play{Places: 5}
+		for _, id := range []string{"first", "second"} {
+			play.Arrivals = append(play.Arrivals, model.Arrival{Tenant: "a", Offer: model.Offer{ID: id}, Runs: 85 * time.Millisecond, After: time.Second})
+		}
+		want := []model.Start{{"a", "first", 1, 0, 0, 85_000, "done"}, {"a", "second", 1, 1_085_000, 1_085_000, 1_170_000, "done"}}
+		if throttled {
+			play.Arrivals[0].Ends = []model.Ending{model.EndThrottled}
+			want = []model.Start{{"a", "first", 1, 0, 0, 85_000, "back"}, {"a", "first", 2, 1_085_000, 1_085_000, 1_170_000, "done"},
+				{"a", "second", 1, 1_185_000, 1_185_000, 1_270_000, "done"}}
+		} else {
+			play.Orders = []model.Order{{At: 85_000, Tenant: "a", Pause: 1_000_000}}
+		}
+		if got := model.Run(d, play).Starts; !slices.Equal(got, want) {
+			t.Errorf("throttled %v: %+v, want %+v", throttled, got, want)
+		}
+		if back := "f a second 1 back - -15000"; !slices.Contains(d.Log, back) {
+			t.Errorf("throttled %v: the log is %q, want %q in it", throttled, d.Log, back)
+		}
 	}
-	got := model.Run(d, play).Starts
-	want := []model.Start{{"a", "first", 1, 0, 0, 1000, "done"}, {"a", "second", 1, 1_085_000, 1_085_000, 1_086_000, "done"}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+}
+
+// BenchmarkRun plays a hundred thousand jobs of ten tenants that share a rate.
+func BenchmarkRun(b *testing.B) {
+	play := model.Play{Places: 100}
+	for i := range 100_000 {
+		play.Arrivals = append(play.Arrivals, model.Arrival{At: int64(i) * 1000, Tenant: fmt.Sprint("t", i%10), Offer: model.Offer{ID: fmt.Sprint(i)},
+			Runs: 50 * time.Millisecond})
 	}
-	if back := "f a second 1 back - -15000"; !slices.Contains(d.Log, back) {
-		t.Errorf("the log is %q, want %q in it", d.Log, back)
+	for b.Loop() {
+		d := model.New(0, model.DownstreamPolicy{Rate: buckets.PerSecond(900), Defaults: model.Policy{Rate: buckets.PerSecond(200)}})
+		model.Run(d, play)
 	}
+	b.ReportMetric(float64(len(play.Arrivals))*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }

@@ -60,8 +60,6 @@ func (d *Downstream) Again(tenant, id, old, token string) (*Grant, string) {
 	t := d.Tenant(tenant)
 	j := t.Jobs[id]
 	switch {
-	case j == nil:
-		return nil, Gone
 	case j.Owned(token):
 		return d.grant(j), ""
 	case !j.Owned(old):
@@ -106,9 +104,10 @@ func (d *Downstream) run(t *Tenant, j *Job, slot int64, token string) {
 	}
 	d.logGrant(t, j, slot, missed)
 	d.take(t, slot)
-	delete(t.owned, j.Token)
-	t.owned[token] = j
+	d.disown(t, j)
 	j.State, j.Slot, j.Token, j.Next = Running, slot, token, "-"
+	t.owned[token] = j
+	d.runs[PoolOf(token)]++
 	d.lease(t, j)
 }
 
@@ -135,6 +134,14 @@ func (j *Job) calledOff() {
 		j.Starts--
 	} else {
 		j.Forgiven++
+	}
+}
+
+// disown: nobody owns the job any more, if somebody did.
+func (d *Downstream) disown(t *Tenant, j *Job) {
+	if t.owned[j.Token] == j {
+		delete(t.owned, j.Token)
+		d.runs[PoolOf(j.Token)]--
 	}
 }
 
