@@ -14,6 +14,9 @@ func (p *player) stepOffer() {
 		l = append(l, model.Offer{ID: pick(p.r, p.ids), Body: pick(p.r, []string{"A", "B"}),
 			Delay:   pick(p.r, []time.Duration{0, 0, 0, 0, 50 * time.Millisecond, 3 * time.Second}),
 			MaxWait: pick(p.r, []time.Duration{0, 0, 0, 0, 100 * time.Millisecond, 5 * time.Second})})
+		if p.r.IntN(8) == 0 {
+			l[len(l)-1].Delay, l[len(l)-1].NotBefore = 0, p.now+pick(p.r, []int64{-second, 0, 40 * milli})
+		}
 	}
 	p.offerAll(p.tenant(), l...)
 }

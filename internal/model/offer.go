@@ -7,11 +7,20 @@ import (
 
 // Offer is a job that somebody offers.
 type Offer struct {
-	ID      string
-	Body    string // what the job is; the same id with another body is a conflict
-	Call    string // names this offer, so that a repeated call is known; no two offers have the same
-	Delay   time.Duration
-	MaxWait time.Duration // how long it may wait for its start; 0 = as the policy has it, negative = for ever
+	ID        string
+	Body      string        // what the job is; the same id with another body is a conflict
+	Call      string        // names this offer, so that a repeated call is known; no two offers have the same
+	Delay     time.Duration // it is not due before so long from now
+	NotBefore int64         // or before this instant; 0 = at once
+	MaxWait   time.Duration // how long it may wait for its start; 0 = as the policy has it, negative = for ever
+}
+
+// due is when the offer of a job made now is due.
+func (o Offer) due(now int64) int64 {
+	if o.NotBefore != 0 {
+		return max(o.NotBefore, now)
+	}
+	return now + o.Delay.Microseconds()
 }
 
 // Answer is what the producer is told.
@@ -46,7 +55,7 @@ func (d *Downstream) Offer(tenant string, offers ...Offer) (out []Answer) {
 	joins, refile := d.joins(t), false
 	first, note := d.joined(t)
 	for i, o := range offers {
-		if o.Delay > 0 || o.MaxWait != 0 || t.Jobs[o.ID] != nil {
+		if o.Delay > 0 || o.NotBefore != 0 || o.MaxWait != 0 || t.Jobs[o.ID] != nil {
 			joins = 0
 		}
 		a, entered := e.offer(o, int64(i))
@@ -81,13 +90,12 @@ func (e *estimate) offer(o Offer, nth int64) (a Answer, entered bool) {
 		}
 		return a, false
 	}
-	j := &Job{Tenant: t.Name, ID: o.ID, Body: o.Body, Call: o.Call, Since: e.Now + o.Delay.Microseconds() + nth,
+	j := &Job{Tenant: t.Name, ID: o.ID, Body: o.Body, Call: o.Call, Since: o.due(e.Now) + nth,
 		MaxWait: o.MaxWait.Truncate(time.Millisecond), Token: "-", Next: "-"}
 	t.Jobs[o.ID] = j
 	e.count(t, "accepted")
 	a.Status = Accepted
-	if o.Delay > 0 {
-		due := e.Now + o.Delay.Microseconds()
+	if due := o.due(e.Now); due > e.Now {
 		t.later(j, Delayed, due)
 		a.State = string(Delayed)
 		a.Start, a.Note = e.delayed(due, false)
