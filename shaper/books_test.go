@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/model"
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
@@ -288,16 +289,17 @@ func (l *life) toTheEnd(lost string) {
 		}
 	}
 	v := look(l.world, []string{"a"}, lives)
-	if len(v.out)+len(v.run)+len(v.ready)+len(v.due)+len(v.wait["a"])+len(v.later["a"])+len(v.outs["a"]) > 0 {
+	a, ds, hash := v.Tenants["a"], v.raw["downstream"], v.raw["tenant a"]
+	if len(v.Out)+len(v.Run)+len(v.Ready)+len(v.Due)+len(a.Back)+len(a.Fresh)+len(a.Later)+len(a.Outs) > 0 {
 		l.say("not empty: %v", v)
 	}
-	for _, n := range []string{v.ds["out"], v.ds["run"], v.hash["a"]["out"], v.hash["a"]["run"], v.pools["p:n"], v.hash["a"]["busy"]} {
+	for _, n := range []string{ds["out"], ds["run"], hash["out"], hash["run"], v.Pools["p:n"], hash["busy"]} {
 		if atoi(n) != 0 {
-			l.say("counts are left: %v %v %v", v.ds, v.hash["a"], v.pools)
+			l.say("counts are left: %v %v %v", ds, hash, v.Pools)
 		}
 	}
-	if len(v.bodies["a"]) != len(v.dead["a"]) || len(v.state["a"]) != len(v.dead["a"]) {
-		l.say("bodies %v and states %v of %v", v.bodies["a"], v.state["a"], v.dead["a"])
+	if len(a.Bodies) != len(a.Dead) || len(a.States) != len(a.Dead) {
+		l.say("bodies %v and states %v of %v", a.Bodies, a.States, a.Dead)
 	}
 }
 
@@ -351,33 +353,34 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	sample := newLife(t, rdb) // as each of them will be
 	sample.play()
 	v := look(sample.world, []string{"a"}, lives)
-	members := map[string]map[string]string{"b:a": v.places("w"), "z:a": v.later["a"], "o:a": v.outs["a"], "x:a": v.dead["a"], "out": v.out,
-		"run": v.run, "due": v.due, "tenants": {"a": ""}}
+	a, states := v.Tenants["a"], v.raw["states a"]
+	members := map[string][]string{"b:a": names(a.Back), "z:a": names(a.Later), "o:a": names(a.Outs), "x:a": names(a.Dead), "out": names(v.Out),
+		"run": names(v.Run), "due": names(v.Due), "tenants": {"a"}}
 	for _, k := range slices.Sorted(maps.Keys(members)) {
 		if len(members[k]) == 0 {
 			t.Errorf("nothing is in %s, so nothing can be lost from it", k)
 		}
-		for _, m := range slices.Sorted(maps.Keys(members[k])) {
+		for _, m := range members[k] {
 			add("ZREM "+k+" "+m, func(l *life) error { return rdb.ZRem(ctx, key(l, k), m).Err() })
 		}
 	}
-	for _, id := range v.wait["a"] {
+	for _, id := range a.Fresh {
 		add("LREM w:a "+id, func(l *life) error { return rdb.LRem(ctx, key(l, "w:a"), 0, id).Err() })
 	}
-	for _, id := range slices.Sorted(maps.Keys(v.state["a"])) {
+	for _, id := range slices.Sorted(maps.Keys(states)) {
 		add("HDEL s:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "s:a"), id).Err() })
 	}
-	for _, id := range v.bodies["a"] {
+	for _, id := range slices.Sorted(maps.Keys(a.Bodies)) {
 		add("HDEL j:a "+id, func(l *life) error { return rdb.HDel(ctx, key(l, "j:a"), id).Err() })
 		add("RPUSH w:a "+id, func(l *life) error { return rdb.RPush(ctx, key(l, "w:a"), id).Err() })
 		add("LPUSH w:a "+id, func(l *life) error { return rdb.LPush(ctx, key(l, "w:a"), id).Err() })
-		if v.state["a"][id] != "" {
+		if states[id] != "" {
 			for _, k := range []string{"b:a", "z:a", "o:a", "x:a", "out", "run"} {
 				member := id
 				if k == "out" || k == "run" {
 					member = "a " + id
 				}
-				if _, there := members[k][member]; !there {
+				if !slices.Contains(members[k], member) {
 					zadd(k, member, now)
 				}
 			}
@@ -389,7 +392,7 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	zadd("out", "a nobody", now)
 	zadd("run", "a nobody", now)
 	add("RPUSH w:a nobody", func(l *life) error { return rdb.RPush(ctx, key(l, "w:a"), "nobody").Err() })
-	add("HSET s:a nobody", func(l *life) error { return rdb.HSet(ctx, key(l, "s:a"), "nobody", v.state["a"]["live"]).Err() })
+	add("HSET s:a nobody", func(l *life) error { return rdb.HSet(ctx, key(l, "s:a"), "nobody", states["live"]).Err() })
 	zadd("due", "a", func(l *life) int64 { return l.now + 3600*second })
 	zadd("tenants", "a", now)
 	zadd("tenants", "idle", func(*life) int64 { return forever })
@@ -417,13 +420,10 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	t.Logf("%d ways: %v", len(spoils), v)
 }
 
-// places are the jobs of tenant a whose states begin so.
-func (v view) places(st string) map[string]string {
-	m := map[string]string{}
-	for id, line := range v.state["a"] {
-		if strings.HasPrefix(line, st+" ") {
-			m[id] = ""
-		}
+// names are the members of a book, in its order.
+func names(l []model.Line) (out []string) {
+	for _, line := range l {
+		out = append(out, line.Name)
 	}
-	return m
+	return out
 }

@@ -2,10 +2,15 @@ package shaper
 
 import (
 	"fmt"
-	"sort"
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/model"
 )
 
 // lookScript reads all that a downstream holds, in one call.
@@ -18,39 +23,50 @@ for name in string.gmatch(ARGV[1], '%S+') do
   for i, id in ipairs(ids) do ends[i] = P .. 'e:' .. name .. ':' .. id end
   ends = redis.call('MGET', unpack(ends))
   for i = 1, #ids do ends[i] = ends[i] or '' end
-  local wait = redis.call('ZRANGE', P .. 'b:' .. name, 0, -1)
-  for _, id in ipairs(redis.call('LRANGE', P .. 'w:' .. name, 0, -1)) do wait[#wait + 1] = id end
-  T[#T + 1] = { wait, redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'),
-    redis.call('HGETALL', P .. 's:' .. name), redis.call('HKEYS', P .. 'j:' .. name),
-    redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 't:' .. name), ends,
-    redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES') }
+  T[#T + 1] = { redis.call('ZRANGE', P .. 'b:' .. name, 0, -1, 'WITHSCORES'), redis.call('LRANGE', P .. 'w:' .. name, 0, -1),
+    redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES'),
+    redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 's:' .. name),
+    redis.call('HKEYS', P .. 'j:' .. name), redis.call('HGETALL', P .. 't:' .. name), ends }
 end
 local log = redis.call('XRANGE', P .. 'log', '-', '+')
 for i, e in ipairs(log) do log[i] = e[2][2] end
 return { redis.call('HGETALL', P .. 'd'), redis.call('HGETALL', P .. 'pools'),
   redis.call('ZRANGE', P .. 'out', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'run', 0, -1, 'WITHSCORES'),
-  redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1), T, log }`)
+  redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1, 'WITHSCORES'), T, log }`)
 
-// view is what lookScript saw.
+// view is what lookScript saw, or what the model holds.
 type view struct {
-	ds, pools        map[string]string
-	out, run, due    map[string]string
-	ready            []string
-	wait             map[string][]string
-	later, state     map[string]map[string]string
-	dead, hash, ends map[string]map[string]string
-	outs             map[string]map[string]string
-	bodies           map[string][]string
-	log              []string
+	Downstream           map[string]string // the fields of its hash that the model knows of
+	Pools                map[string]string
+	Out, Run, Due, Ready []model.Line
+	Tenants              map[string]tenantView
+	Log                  []string
+	raw                  map[string]map[string]string // what it was read from, with what the model does not know
 }
 
-// String prints maps sorted: a hash may change its order by being read.
-func (v view) String() string {
-	type plain view
-	return fmt.Sprintf("%+v", plain(v))
+type tenantView struct {
+	Back, Later, Outs, Dead []model.Line
+	Fresh                   []string
+	States, Ends            map[string]string // as they stand, but for texts
+	Bodies                  map[string]bool
+	Hash                    map[string]string
 }
 
-func list(v any) (l []string) {
+// Fields of the hashes that the model knows of, besides the counters.
+var (
+	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
+	downstreamKnown  = append([]string{"clock", "from", "mercy", "places", "alive"}, bothFields...)
+	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
+	noLines, noWords = []model.Line{}, []string{}
+)
+
+const (
+	stateWords = 9 // of a state line that are compared as they stand
+	endWords   = 9 // of the line of an end
+)
+
+func list(v any) []string {
+	l := noWords
 	for r := replyOf(v); r.more(); {
 		l = append(l, r.str())
 	}
@@ -66,6 +82,28 @@ func pairs(v any) map[string]string {
 	return m
 }
 
+// lines reads a sorted set.
+func lines(v any) []model.Line {
+	l := noLines
+	for r := replyOf(v); r.more(); {
+		name := r.str()
+		at, _ := strconv.ParseFloat(r.str(), 64)
+		l = append(l, model.Line{At: int64(at), Name: name})
+	}
+	return l
+}
+
+// known picks the fields that the model knows of; one that is not set is 0.
+func known(h map[string]string, fields []string) map[string]string {
+	out := map[string]string{}
+	for _, f := range fields {
+		if v := h[f]; v != "" && v != "0" {
+			out[f] = v
+		}
+	}
+	return out
+}
+
 func look(w *world, names, ids []string) view {
 	args := []any{strings.Join(names, " ")}
 	for _, id := range ids {
@@ -74,152 +112,216 @@ func look(w *world, names, ids []string) view {
 	raw, err := lookScript.Run(w.t.Context(), w.rdb, w.q.keys(), args...).Result()
 	w.must(err)
 	r := replyOf(raw)
-	v := view{ds: pairs(r.next()), pools: pairs(r.next()), out: pairs(r.next()), run: pairs(r.next()),
-		due: pairs(r.next()), ready: list(r.next()),
-		wait: map[string][]string{}, bodies: map[string][]string{}, later: map[string]map[string]string{},
-		state: map[string]map[string]string{}, dead: map[string]map[string]string{}, hash: map[string]map[string]string{},
-		ends: map[string]map[string]string{}, outs: map[string]map[string]string{}}
+	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
+	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
+	v.Downstream = known(keep("downstream", pairs(r.next())), downstreamKnown)
+	v.Pools, v.Out, v.Run, v.Due, v.Ready = pairs(r.next()), lines(r.next()), lines(r.next()), lines(r.next()), lines(r.next())
 	tenants := replyOf(r.next())
 	for _, name := range names {
-		t := replyOf(tenants.next())
-		v.wait[name], v.later[name], v.state[name] = list(t.next()), pairs(t.next()), pairs(t.next())
-		v.bodies[name], v.dead[name], v.hash[name] = list(t.next()), pairs(t.next()), pairs(t.next())
-		sort.Strings(v.bodies[name])
-		v.ends[name] = map[string]string{}
-		for i, line := range list(t.next()) {
-			how, _, _ := strings.Cut(line, " ")
-			v.ends[name][ids[i]] = how
+		r := replyOf(tenants.next())
+		t := tenantView{Back: lines(r.next()), Fresh: list(r.next()), Later: lines(r.next()), Outs: lines(r.next()),
+			Dead: lines(r.next()), States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+		for id, line := range keep("states "+name, pairs(r.next())) {
+			t.States[id] = stateOf(line)
 		}
-		v.outs[name] = pairs(t.next())
+		for _, id := range list(r.next()) {
+			t.Bodies[id] = true
+		}
+		t.Hash = known(keep("tenant "+name, pairs(r.next())), tenantKnown)
+		ends := keep("ends "+name, map[string]string{})
+		for i, line := range list(r.next()) {
+			if line != "" {
+				first, _, _ := strings.Cut(line, "\n")
+				ends[ids[i]], t.Ends[ids[i]] = line, strings.Join(strings.Fields(first)[:endWords], " ")
+			}
+		}
+		v.Tenants[name] = t
 	}
-	v.log = list(r.next())
+	v.Log = list(r.next())
 	return v
 }
 
-// diff compares all that the model knows with what Redis holds. Every job is in exactly one place by it.
-func (m *model) diff(v view, now int64) error {
-	var wrong []string
-	want := func(what string, got, want any) {
-		if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
-			wrong = append(wrong, fmt.Sprintf("%s: %s, want %s", what, g, w))
-		}
+// stateOf is what the model knows of a state line.
+func stateOf(line string) string {
+	words := strings.Fields(line)
+	var job Job
+	if err := job.readState(line); err != nil {
+		return err.Error()
 	}
-	out, run, pools := map[string]string{}, map[string]string{}, map[string]string{}
-	for _, name := range m.names {
-		t := m.tenants[name]
-		later, dead, state, outs := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
-		var bodies []string
-		for id, j := range t.jobs {
-			if j.ended() {
-				want("end of "+id, v.ends[name][id], j.st)
+	return fmt.Sprint(strings.Join(words[:stateWords], " "), " ", job.Throttles, " ", strings.Contains(words[stateWords], ",granted"))
+}
+
+// modelled is what Redis should hold, by the model.
+func modelled(d *model.Downstream, names []string) view {
+	book := func(b *model.Book) []model.Line { return append(noLines, b.Lines()...) }
+	both := func(tl buckets.Timeline, counts map[string]int64, more ...any) map[string]string {
+		h := map[string]string{}
+		for k, n := range counts {
+			h[k] = fmt.Sprint(n)
+		}
+		if !tl.Rate.IsZero() {
+			more = append(more, "slot", tl.Slot, "next", tl.Next, "rem", tl.Rem, "seen", tl.Seen, "r", rateField(tl.Rate))
+		}
+		for i := 0; i < len(more); i += 2 {
+			h[more[i].(string)] = fmt.Sprint(more[i+1])
+		}
+		return h
+	}
+	v := view{Pools: map[string]string{}, Out: book(d.Out), Run: book(d.Running), Due: book(d.Due), Ready: book(d.Ready),
+		Tenants: map[string]tenantView{}, Log: append(noWords, d.Log...)}
+	running, all := map[string]int{}, int64(0)
+	for _, name := range names {
+		m := d.Tenant(name)
+		t := tenantView{Back: book(m.Back), Later: book(m.Later), Outs: book(m.Outs), Dead: noLines, Fresh: append(noWords, m.Fresh...),
+			States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+		for id, j := range m.Jobs {
+			of := fmt.Sprint(j.Starts, " ", j.Forgiven, " ", j.Crashes, " ", j.Token, " ", j.Slot, " ", j.Since)
+			if j.Ended() {
+				t.Ends[id] = fmt.Sprint(j.State, " ", of, " ", j.At, " ", j.Next)
 				continue
 			}
-			want("end of "+id, v.ends[name][id], "")
-			bodies = append(bodies, id)
-			if j.st != "n" && j.st != "l" {
-				state[id] = fmt.Sprint(j.st, " ", j.rel, " ", j.att, " ", j.fg, " ", j.cr, " ", j.tok, " ", j.slot, " ", j.given, " ", j.th)
+			t.Bodies[id] = true
+			switch j.State {
+			case model.Dead:
+				t.Dead = append(t.Dead, model.Line{At: j.At, Name: id})
+			case model.Running, model.Cancelling:
+				running[model.PoolOf(j.Token)]++
 			}
-			at := fmt.Sprint(j.at)
-			switch j.st {
-			case "l", "z":
-				later[id] = at
-			case "x":
-				dead[id] = at
-			case "o":
-				out[name+" "+id] = at
-				outs[id] = fmt.Sprint(j.since)
-				if j.at > j.left+mTicket {
-					wrong = append(wrong, fmt.Sprintf("%s may be out for longer than a ticket lives", id))
-				}
-			case "r", "c":
-				run[name+" "+id] = at
-				pools[poolOf(j.tok)+":n"] += "|"
+			if j.State != model.Unseen && j.State != model.Delayed {
+				t.States[id] = fmt.Sprint(j.State, " ", j.Releases, " ", of, " ", j.Next, " ", j.Throttles, " ", j.Granted)
 			}
 		}
-		sort.Strings(bodies)
-		want("waiting of "+name, v.wait[name], t.wait)
-		want("later of "+name, v.later[name], later)
-		want("out of "+name, v.outs[name], outs)
-		want("dead of "+name, v.dead[name], dead)
-		want("bodies of "+name, v.bodies[name], bodies)
-		got := map[string]string{}
-		for id, line := range v.state[name] {
-			words := strings.Fields(line)
-			var job Job
-			if err := job.readState(line); err != nil {
-				wrong = append(wrong, err.Error())
-			}
-			got[id] = strings.Join(append(words[:7:7], fmt.Sprint(strings.Contains(words[9], ",granted")), fmt.Sprint(job.Throttles)), " ")
+		slices.SortFunc(t.Dead, func(a, b model.Line) int { return strings.Compare(fmt.Sprint(a.At, a.Name), fmt.Sprint(b.At, b.Name)) })
+		took, busy := "", 0
+		if m.Took >= 0 {
+			took = fmt.Sprint(m.Took)
 		}
-		want("states of "+name, got, state)
-		want("out, run of "+name, [2]int64{atoi(v.hash[name]["out"]), atoi(v.hash[name]["run"])}, [2]int64{t.out, t.run})
-		want("throttled in a row of "+name, atoi(v.hash[name]["row"]), t.row)
-		want("starts of "+name, atoi(v.hash[name]["started"]), t.started)
-		if err := m.filed(t, v, now); err != nil {
-			wrong = append(wrong, err.Error())
+		if m.Busy {
+			busy = 1
 		}
+		t.Hash = known(both(m.Timeline, m.Counts, "row", m.ThrottledRow, "took", took, "due", m.Turn, "by_time", m.ByTime, "busy", busy,
+			"out", m.OutN, "run", m.RunN, "vt", m.VirtualTime, "until", m.Until), tenantKnown)
+		v.Tenants[name] = t
+		all += m.RunN
 	}
-	want("out", v.out, out)
-	want("run", v.run, run)
-	o, r := m.inFlight()
-	want("out, run of the downstream", [2]int64{atoi(v.ds["out"]), atoi(v.ds["run"])}, [2]int64{o, r})
-	for _, f := range counterFields {
-		sum := int64(0)
-		for _, name := range m.names {
-			sum += atoi(v.hash[name][f])
-		}
-		want(f+" of the downstream", atoi(v.ds[f]), sum)
+	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "from", d.From, "mercy", d.Mercy, "places", d.Places,
+		"alive", d.Alive, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
+	for name, p := range d.Pools {
+		v.Pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)
 	}
-	counts := map[string]string{}
-	for k, n := range v.pools {
-		if strings.HasSuffix(k, ":n") {
-			counts[k] = strings.Repeat("|", int(atoi(n)))
-		}
+	for name, n := range running {
+		v.Pools[name+":n"] = fmt.Sprint(n)
 	}
-	want("running by pool", counts, pools)
-	logged := map[string]int{}
-	for _, e := range v.log {
-		logged[e[:1]]++
-	}
-	want("entries of the log", logged, m.logged)
-	if len(wrong) > 0 {
-		return fmt.Errorf("%s", strings.Join(wrong, "\n"))
-	}
-	return nil
+	return v
 }
+
+// check compares all that the model knows with what Redis holds, and what both hold with what the book says.
+func (p *player) check() {
+	p.t.Helper()
+	got, want := p.look(), modelled(p.model(), p.names)
+	got.raw = nil
+	if !reflect.DeepEqual(got, want) {
+		p.differ("", reflect.ValueOf(got), reflect.ValueOf(want))
+	}
+	p.byTheBook()
+	for _, name := range p.names {
+		if err := p.filed(p.m.Tenants[name]); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+// differ reports where two views differ.
+func (p *player) differ(where string, got, want reflect.Value) {
+	p.t.Helper()
+	if reflect.DeepEqual(got.Interface(), want.Interface()) {
+		return
+	}
+	switch {
+	case got.Kind() == reflect.Struct && got.Type() != reflect.TypeFor[model.Line]():
+		for i := range got.NumField() {
+			if f := got.Type().Field(i); f.IsExported() {
+				p.differ(where+" "+f.Name, got.Field(i), want.Field(i))
+			}
+		}
+	case got.Kind() == reflect.Map && got.Type().Elem().Kind() == reflect.Struct:
+		for _, k := range got.MapKeys() {
+			p.differ(where+" "+k.String(), got.MapIndex(k), want.MapIndex(k))
+		}
+	default:
+		p.t.Errorf("%s:\n     %v\nwant %v", strings.TrimSpace(where), got, want)
+	}
+}
+
+// byTheBook holds each slot that was granted since it looked last to the promise: see exact.
+func (p *player) byTheBook() {
+	p.t.Helper()
+	for ; p.booked < len(p.m.Log); p.booked++ {
+		f := strings.Fields(p.m.Log[p.booked])
+		if f[0] != "g" {
+			continue
+		}
+		slot, tenant := atoi(f[4]), p.exactly(f[1])
+		now, rate, common := slot-atoi(f[5]), readRate(f[6]), readRate(f[7])
+		want := tenant.earliest(rate, now, p.epoch, mGrace)
+		if !common.IsZero() {
+			want = max(want, p.common.earliest(common, now, p.epoch, mGrace))
+			p.common.grant(common, slot, now, p.epoch)
+		}
+		tenant.grant(rate, slot, now, p.epoch)
+		if slot != want {
+			p.t.Errorf("slot of %s of %s: %d, and by the book it is %d", f[2], f[1], slot-t0, want-t0)
+		}
+	}
+}
+
+func (p *player) exactly(tenant string) *exact {
+	if p.exacts[tenant] == nil {
+		p.exacts[tenant] = &exact{}
+	}
+	return p.exacts[tenant]
+}
+
+// likely is when the next ticket of a tenant would start by its own timeline, and by the common one too, by the book.
+func (p *player) likely(t *model.Tenant) (own, both int64) {
+	own = p.exactly(t.Name).likely(p.m.Limits(t).Rate, t.OutN, p.now, p.epoch, mGrace)
+	if r := p.m.Policy.Rate; !r.IsZero() {
+		return own, max(own, p.common.likely(r, int64(p.m.Out.Len()), p.now, p.epoch, mGrace))
+	}
+	return own, own
+}
+
+// full tells whether a tenant has all in flight that it may.
+func (p *player) full(t *model.Tenant) bool { return t.OutN+t.RunN >= p.m.Limits(t).MaxInFlight }
 
 // filed checks that a tenant that has something to release is in the books for it, and not too late.
-func (m *model) filed(t *mTenant, v view, now int64) error {
-	var later int64 = -1
-	for _, j := range t.jobs {
-		if (j.st == "l" || j.st == "z") && (later < 0 || j.at < later) {
-			later = j.at
+func (p *player) filed(t *model.Tenant) error {
+	at, due := p.m.Due.At(t.Name)
+	if p.full(t) && due {
+		return fmt.Errorf("%s is filed under %d and has all in flight that it may: a scheduler would look again and again", t.Name, at)
+	}
+	for _, l := range t.Outs.Lines() {
+		if j := t.Jobs[l.Name]; j.At > p.left[t.Name+" "+j.ID]+ticketTTL.Microseconds() {
+			return fmt.Errorf("%s may be out for longer than a ticket lives", j.ID)
 		}
 	}
-	if t.out+t.run >= t.cap && v.due[t.name] != "" {
-		return fmt.Errorf("%s is filed under %s and has all in flight that it may: a scheduler would look again and again", t.name, v.due[t.name])
-	}
-	if len(t.wait) == 0 && later < 0 || t.out+t.run >= t.cap || t.until >= forever {
+	if t.Level() == 0 || p.full(t) || t.Until >= forever {
 		return nil
 	}
-	for _, name := range v.ready {
-		if name == t.name {
-			return nil
-		}
+	if _, ready := p.m.Ready.At(t.Name); ready {
+		return nil
 	}
-	at, ok := v.due[t.name]
-	if !ok {
-		return fmt.Errorf("%s is stranded: %d wait, the next later one is due at %d, %d in flight of %d, and it is neither due nor ready",
-			t.name, len(t.wait), later, t.out+t.run, t.cap)
+	if !due {
+		return fmt.Errorf("%s is stranded: %d wait, %d in flight, and it is neither due nor ready", t.Name, t.Level(), t.OutN+t.RunN)
 	}
-	latest := t.tl.likely(t.rate, t.out, now, mEpoch, mGrace)
-	if len(t.wait) == 0 {
-		latest = max(latest, later+mLead)
+	latest, _ := p.likely(t)
+	if len(t.Waiting()) == 0 {
+		latest = max(latest, t.Later.Lines()[0].At+mLead)
 	}
-	if latest = max(latest, t.until+mLead); atoi(at) > latest {
-		return fmt.Errorf("%s is filed under %s, %d µs after its head may leave", t.name, at, atoi(at)-latest)
+	if latest = max(latest, t.Until+mLead); at > latest {
+		return fmt.Errorf("%s is filed under %d, %d µs after its head may leave", t.Name, at, at-latest)
 	}
 	return nil
 }
 
-func poolOf(tok string) string { pool, _, _ := strings.Cut(tok, "."); return pool }
+func poolOf(tok string) string { return model.PoolOf(tok) }

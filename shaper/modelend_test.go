@@ -3,7 +3,10 @@ package shaper
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/model"
 )
 
 func (p *player) stepFinish() {
@@ -13,168 +16,36 @@ func (p *player) stepFinish() {
 	}
 	next := "-"
 	if p.r.IntN(2) == 0 {
-		next = poolOf(g.Token) + p.token()[2:]
+		next = p.tokenOf(g)
 	}
-	p.finish(g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
-		pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next)
-}
-
-// ending is one report of how a start ended.
-type ending struct {
-	g       *Grant
-	outcome Ending
-	delay   time.Duration
-	next    string
-	began   Began
-}
-
-// began is what a worker says of a start that it reports.
-func (p *player) began() Began {
-	return pick(p.r, []Began{{}, BeganAfter(time.Millisecond), NeverBegan})
-}
-
-// stands is what a report is told that comes too late or once more; "" if it is the first of the owner.
-func (p *player) stands(g *Grant) string {
-	j := p.m.tenants[g.Tenant].jobs[g.ID]
-	switch {
-	case j == nil || j.tok != g.Token:
-		return "stale"
-	case j.ended():
-		return j.st
-	case j.st == "x":
-		return "dead"
-	case j.st == "z":
-		return "retry"
-	case j.st != "r" && j.st != "c":
-		return "back"
-	}
-	return ""
-}
-
-// take takes down one report and its answer: what it was told that the job became, and the next job. sure tells that nothing
-// else happened in the call, so that a next job must be given if one may start.
-func (p *player) take(e ending, became string, n *Grant, sure bool) {
-	t := p.m.tenants[e.g.Tenant]
-	j := t.jobs[e.g.ID]
-	want := p.stands(e.g)
-	if want != "" {
-		if n != nil && p.m.tenants[n.Tenant].owned(e.next) == nil {
-			p.t.Errorf("a report that was made before was given %s of %s, which its token does not own", n.ID, n.Tenant)
-		}
-	} else {
-		cancelled := j.st == "c"
-		p.m.logged["f"]++
-		t.left(j)
-		unstarted := e.began.Never && (e.outcome == EndBack || e.outcome == EndDead)
-		switch {
-		case !unstarted:
-			t.began(j)
-		case j.given:
-			p.seen("called off")
-			fallthrough
-		default:
-			j.calledOff()
-		}
-		j.st = "-" // nowhere, until the next one is picked
-		// Only these ask for more; in the others the job itself is what should run next.
-		chains := e.next != "-" && (e.outcome == EndOK || e.outcome == EndError || e.outcome == EndDead)
-		out, run := p.m.inFlight()
-		room, waits := p.m.cap == 0 || out+run < p.m.cap, ""
-		for _, name := range p.m.names {
-			if o := p.m.tenants[name]; sure && chains && room && p.m.ripe(o, p.now) && p.m.releasable(o, p.now) {
-				waits = name
-			}
-		}
-		if !sure {
-			p.observe()
-		}
-		p.next(n, chains && room, waits, e.next)
-		want = p.became(t, j, e, cancelled, unstarted)
-	}
-	p.seen("finish " + want)
-	if became != want {
-		p.t.Errorf("finish of %s of %s: %q, want %q", e.g.ID, e.g.Tenant, became, want)
-	}
-}
-
-// finish reports how a start ended, and may ask for the next job.
-func (p *player) finish(g *Grant, outcome Ending, delay time.Duration, next string) {
-	e := ending{g, outcome, delay, next, p.began()}
-	first := true
-	got := p.repeat(func() string {
-		end, err := p.gate.Finish(p.t.Context(), g, Finish{Ending: outcome, Delay: delay, Text: "said\nso", Next: next, Began: e.began})
-		p.must(err)
-		became, n := end.Became, end.Next
-		if first {
-			first = false
-			if throttled := outcome == EndThrottled || outcome == EndThrottledAll; throttled && p.stands(g) == "" && end.InARow != int(p.m.tenants[g.Tenant].row)+1 {
-				p.t.Errorf("%d throttled in a row, want %d", end.InARow, p.m.tenants[g.Tenant].row+1)
-			}
-			p.take(e, became, n, true)
-			p.observe()
-		}
-		if n == nil {
-			return became
-		}
-		return fmt.Sprint(became, " ", n.Tenant, n.ID)
-	}, true)
-	p.log("finish %s %s (%s) %s, delay %v, next %s: %s", g.Tenant, g.ID, g.Token, outcome, delay, next, got)
+	p.report(p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndError, model.EndDead, model.EndThrottled,
+		model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next))
 }
 
 // stepBatch makes several reports in one call, also late ones and the same twice.
 func (p *player) stepBatch() {
-	var l []ending
+	var l []model.Report
 	for range 2 + p.r.IntN(4) {
 		g, ok := live(p, p.grants, p.owns)
 		if !ok {
 			return
 		}
-		e := ending{g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
-			pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-", p.began()}
+		e := p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndDead, model.EndThrottled,
+			model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-")
 		if p.r.IntN(3) > 0 {
-			e.next = poolOf(g.Token) + p.token()[2:]
+			e.Next = p.tokenOf(g)
 		}
 		l = append(l, e)
 		if p.r.IntN(6) == 0 {
 			l = append(l, e)
 		}
 	}
-	var args []any
-	for _, e := range l {
-		args = append(args, e.g.Tenant, e.g.ID, e.g.Token, string(e.outcome), micros(e.delay), "said\nso", e.next, e.began.field())
-	}
-	report := func(each func(i int, became string, n *Grant)) {
-		v, err := p.q.run(p.t.Context(), finishScript, "finish jobs", args...)
-		p.must(err)
-		r := replyOf(v)
-		for i, e := range l {
-			one := replyOf(r.next())
-			became := one.str()
-			var n *Grant
-			if one.more() && one.str() == "run" {
-				n, err = granted(one, e.next)
-				p.must(err)
-			}
-			each(i, became, n)
-		}
-		if r.more() {
-			p.t.Errorf("more answers than the %d reports", len(l))
-		}
-	}
 	tenants := map[string]int{}
-	report(func(i int, became string, n *Grant) {
-		e := l[i]
-		id := ""
-		if n != nil {
-			id = n.Tenant + " " + n.ID
+	for _, e := range l {
+		if p.held(e) != nil {
+			tenants[e.Tenant]++
 		}
-		p.log("batch %d of %d: finish %s %s (%s) %s, delay %v, next %s: %s %s", i+1, len(l), e.g.Tenant, e.g.ID, e.g.Token, e.outcome, e.delay, e.next, became, id)
-		if p.stands(e.g) == "" {
-			tenants[e.g.Tenant]++
-		}
-		p.take(e, became, n, false)
-	})
-	p.observe()
+	}
 	for _, n := range tenants {
 		if n > 1 {
 			p.seen("batch of a tenant")
@@ -183,201 +54,116 @@ func (p *player) stepBatch() {
 	if len(tenants) > 1 {
 		p.seen("batch of tenants")
 	}
-	before := p.look().String()
-	for range p.r.IntN(3) {
-		report(func(i int, became string, n *Grant) {
-			if want := p.stands(l[i].g); became != want {
-				p.t.Errorf("report %d of a batch was repeated, and answered %q, want %q", i+1, became, want)
-			}
-			if n != nil && p.m.tenants[n.Tenant].owned(l[i].next) == nil {
-				p.t.Errorf("report %d of a batch was repeated, and was given %s", i+1, n.ID)
-			}
-		})
-	}
-	if after := p.look().String(); after != before {
-		p.t.Errorf("a batch was repeated, and changed\n%s\nto\n%s", before, after)
-	}
+	p.report(l...)
 }
 
-// next takes down the job that a finish was given to run next, if it may.
-func (p *player) next(n *Grant, may bool, waits, tok string) {
-	if n == nil {
-		if waits != "" {
-			p.t.Errorf("a worker asked for more, and was not given what %s has", waits)
-		}
-		return
-	}
-	t := p.m.tenants[n.Tenant]
-	if !may || !p.m.ripe(t, p.now) {
-		p.t.Errorf("a worker was given %s of %s, and it may not start one", n.ID, n.Tenant)
-	}
-	p.seen("next")
-	j, out, err := p.m.taken(t, n.ID, p.now)
-	if err != nil {
-		p.t.Error(err)
-		return
-	}
-	if out {
-		p.seen("next that was out")
-	}
-	slot := p.m.slot(t, p.now)
-	p.m.enter(t, j, slot, p.now, tok)
-	p.granted(n, slot)
+// ending is a report, with what a worker may say of the start.
+func (p *player) ending(g *model.Grant, how model.Ending, delay time.Duration, next string) model.Report {
+	return model.Report{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Ending: how, Delay: delay, Next: next,
+		Late: pick(p.r, []string{"?", "1000", "-"})}
 }
 
-// became is what a job becomes that ended so.
-func (p *player) became(t *mTenant, j *mJob, e ending, cancelled, unstarted bool) string {
-	outcome, until := e.outcome, p.now+e.delay.Microseconds()
-	throttled := outcome == EndThrottled || outcome == EndThrottledAll
-	switch {
-	case throttled:
-		t.row++
-	case outcome != EndBack && !unstarted:
-		t.row = 0
+// succeed reports a good end, and asks for no more.
+func (p *player) succeed(g *model.Grant) { p.report(p.ending(g, model.EndOK, 0, "-")) }
+
+// held is the job of a report that comes from its owner, or nil.
+func (p *player) held(e model.Report) *model.Job {
+	if j := p.m.Job(e.Tenant, e.ID); j.Owned(e.Token) {
+		return j
 	}
-	switch {
-	case outcome == EndOK:
-		t.end(j, "done")
-	case cancelled:
-		t.end(j, "cancelled")
-	case outcome == EndBack:
-		if !unstarted {
-			j.fg++
+	return nil
+}
+
+// report makes reports in one call, and notes what they bring about.
+func (p *player) report(l ...model.Report) {
+	p.t.Helper()
+	for _, e := range l {
+		if j := p.held(e); j != nil && j.Granted && e.Late == "-" && (e.Ending == model.EndBack || e.Ending == model.EndDead) {
+			p.seen("called off")
 		}
-		t.toFront(j)
-		return "back"
-	case throttled:
-		if outcome == EndThrottled {
-			t.until = max(t.until, until)
-		} else {
-			p.m.until = max(p.m.until, until)
-		}
-		j.fg++
-		if j.th++; j.th >= t.throttles {
-			p.seen("dead by throttles")
-			t.bury(j, p.now)
-			return "dead"
-		}
-		t.toFront(j)
-		return "back"
-	case outcome == EndDead || j.att-j.fg >= t.attempts:
-		t.bury(j, p.now)
-		return "dead"
-	default:
-		j.st, j.at = "z", until
-		return "retry"
+		p.log("%+v", e)
 	}
-	return j.st
+	alone, out := len(l) == 1 && p.held(l[0]) != nil, slices.Clone(p.m.Out.Lines())
+	p.repeat("finish", func(q model.Queue) string {
+		var said []string
+		for i, e := range q.Finish(l...) {
+			words := fmt.Sprint(e.Became, ", ", e.InARow, " in a row")
+			p.seen("finish " + e.Became)
+			if e.Became == "dead" && e.InARow > 0 {
+				p.seen("dead by throttles")
+			}
+			if e.Next != nil {
+				words += ", next " + p.granted(e.Next, "")
+				p.seen("next")
+				if slices.ContainsFunc(out, func(l model.Line) bool { return l.Name == e.Next.Tenant+" "+e.Next.ID }) {
+					p.seen("next that was out")
+				}
+			} else if alone {
+				p.satisfied(l[i])
+			}
+			said = append(said, words)
+		}
+		return strings.Join(said, "\n")
+	}, false)
+}
+
+// satisfied checks that a worker that asked for more, and was given nothing, could not have been.
+func (p *player) satisfied(e model.Report) {
+	p.t.Helper()
+	chains := e.Next != "-" && (e.Ending == model.EndOK || e.Ending == model.EndError || e.Ending == model.EndDead)
+	if most := p.m.Policy.MaxInFlight; !chains || most > 0 && int64(p.m.Out.Len()+p.m.Running.Len()) >= most {
+		return
+	}
+	p.byTheBook()
+	for _, t := range p.m.Tenants {
+		if p.ripe(t) && p.releasable(t) {
+			p.t.Errorf("a worker asked for more, and was not given what %s has", t.Name)
+		}
+	}
 }
 
 func (p *player) stepCancel() {
 	t, id := p.tenant(), pick(p.r, p.ids)
-	j := t.jobs[id]
-	want := "cancelled"
-	switch {
-	case j == nil:
-		want = ""
-	case j.ended():
-		want = j.st
-	case j.st == "x":
-		want = "dead"
-	case j.st == "r" || j.st == "c":
-		j.st, want = "c", "running"
-	default:
-		t.left(j)
-		t.end(j, "cancelled")
-	}
-	got := p.repeat(func() string {
-		v, err := p.q.run(p.t.Context(), cancelScript, "cancel", t.name, id)
-		p.must(err)
-		return fmt.Sprint(v)
+	p.repeat("cancel "+id, func(q model.Queue) string {
+		state := q.Cancel(t.Name, id)
+		p.seen("cancel " + state)
+		return state
 	}, true)
-	p.log("cancel %s %s: %s", t.name, id, got)
-	p.seen("cancel " + want)
-	if got != want {
-		p.t.Errorf("cancel: %q, want %q", got, want)
-	}
 }
 
 func (p *player) stepDead() {
-	t, verb := p.tenant(), pick(p.r, []string{"requeue", "forget"})
-	args, want, full := []any{t.name, verb}, 0, 0
+	t, verb, ids := p.tenant(), pick(p.r, []string{"requeue", "forget"}), []string{}
 	for range 1 + p.r.IntN(3) {
-		id, _ := live(p, p.ids, func(id string) bool { return t.jobs[id] != nil && t.jobs[id].st == "x" })
-		args = append(args, id)
-		j := t.jobs[id]
-		switch {
-		case full == 1 || j == nil || j.st != "x":
-			continue
-		case verb == "forget":
-			t.end(j, "removed")
-		case t.level() >= t.depth:
-			full = 1
-			continue
-		default:
-			j.fg, j.cr, j.th = j.att, 0, 0
-			t.toFront(j)
+		id, _ := live(p, p.ids, func(id string) bool { return t.Jobs[id] != nil && t.Jobs[id].State == model.Dead })
+		ids = append(ids, id)
+	}
+	p.repeat(fmt.Sprint(verb, t.Name, ids), func(q model.Queue) string {
+		n, full := 0, false
+		if verb == "forget" {
+			n = q.ForgetDead(t.Name, ids...)
+		} else {
+			n, full = q.RequeueDead(t.Name, ids...)
 		}
-		want++
-	}
-	got := p.repeat(func() string {
-		v, err := p.q.run(p.t.Context(), deadScript, "dead", args...)
-		p.must(err)
-		return fmt.Sprint(v)
+		switch {
+		case full:
+			p.seen("dead " + verb + " 1")
+		case n > 0:
+			p.seen("dead " + verb + " 0")
+		}
+		return fmt.Sprint(n, full)
 	}, false)
-	p.log("dead %v: %s", args, got)
-	if want > 0 || full > 0 {
-		p.seen(fmt.Sprint("dead ", verb, " ", full))
-	}
-	if got != fmt.Sprint([]int{want, full}) {
-		p.t.Errorf("dead: %s, want %d, %d", got, want, full)
-	}
 }
 
 func (p *player) stepPause() {
-	name := pick(p.r, append([]string{""}, p.m.names...))
+	name := pick(p.r, append([]string{""}, p.names...))
 	p.pause(name, pick(p.r, []int64{0, 0, -1, 50 * milli, 5 * second}))
 }
 
 func (p *player) pause(name string, us int64) {
-	until := p.now + us
-	if us <= 0 {
-		until = -us * forever
-	}
-	stands := &p.m.until
-	if name != "" {
-		stands = &p.m.tenants[name].until
-	}
-	switch was := *stands > p.now; {
-	case was && until == 0:
-		p.m.logged["r"]++
-	case !was && until > 0:
-		p.m.logged["p"]++
-	}
-	*stands = until
-	p.log("pause %q for %d", name, us)
-	p.repeat(func() string { p.must(p.admin.pause(p.t.Context(), name, fmt.Sprint(us))); return "" }, true)
+	p.repeat("pause "+name, func(q model.Queue) string { return fmt.Sprint(q.Pause(name, us)) }, true)
 }
 
 func (p *player) stepPurge() {
 	t := p.tenant()
-	want := int64(len(t.wait))
-	for _, id := range slices.Clone(t.wait) {
-		t.end(t.jobs[id], "cancelled")
-	}
-	for _, j := range t.jobs {
-		if j.st == "l" || j.st == "z" {
-			t.end(j, "cancelled")
-			want++
-		}
-	}
-	p.log("purge %s: %d", t.name, want)
-	got := p.repeat(func() string {
-		v, err := p.q.run(p.t.Context(), purgeScript, "purge", t.name)
-		p.must(err)
-		return fmt.Sprint(v)
-	}, false)
-	if got != fmt.Sprint(want) {
-		p.t.Errorf("purge: %s, want %d", got, want)
-	}
+	p.repeat("purge "+t.Name, func(q model.Queue) string { return fmt.Sprint(q.Purge(t.Name)) }, false)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/model"
 )
 
 func (p *player) stepRelease() { p.release(1+p.r.IntN(4), 1+p.r.IntN(2)) }
@@ -11,232 +13,153 @@ func (p *player) stepRelease() { p.release(1+p.r.IntN(4), 1+p.r.IntN(2)) }
 // release asks for tickets. Those of all calls but the last are lost.
 func (p *player) release(limit, times int) {
 	for i := range times {
-		lost, crashed := p.m.lost(p.now)
-		for name, n := range map[string]int{"lost ticket": lost, "crash": crashed, "spared lease": p.m.spared(p.now)} {
-			if n > 0 {
+		lost, crashed := p.m.Counts["lost_tickets"], p.m.Counts["crashed"]
+		var tickets []model.Ticket
+		var wait int64
+		var more bool
+		p.both(fmt.Sprint("release ", limit), func(q model.Queue) string {
+			tickets, wait, more = q.Release(limit, ticketTTL)
+			return fmt.Sprint(tickets, wait, more)
+		})
+		for name, happened := range map[string]bool{"lost ticket": p.m.Counts["lost_tickets"] > lost, "crash": p.m.Counts["crashed"] > crashed,
+			"spared lease": p.m.Running.Len() > 0 && p.m.Running.Lines()[0].At <= p.now} {
+			if happened {
 				p.seen(name)
 			}
 		}
-		free := p.m.free(p.now)
-		v, err := p.q.run(p.t.Context(), releaseScript, "release", limit, micros(ticketTTL), p.r.IntN(2))
-		p.must(err)
-		r := replyOf(v)
-		wait, more := r.int(), r.int() == 1
-		n := 0
-		for ; r.more(); n++ {
-			k := Ticket{r.str(), r.str(), r.int()}
-			p.log("released %v", k)
-			t := p.m.tenants[k.Tenant]
-			if !p.m.ripe(t, p.now) {
-				p.t.Errorf("%v was released, and %s may not send one", k, t.name)
-			}
-			j, err := p.m.popped(t, k.ID, p.now)
-			if err != nil {
-				p.t.Error(err)
-				return
-			}
-			if j.st, j.at, j.left = "o", p.now+mTicket, p.now; j.rel != k.Release {
-				p.t.Errorf("%v is release number %d", k, j.rel)
-			}
-			t.out++
+		for _, k := range tickets {
+			p.left[k.Tenant+" "+k.ID] = p.now
 			if i == times-1 {
 				p.tickets = append(p.tickets, k)
 			}
 		}
-		if int64(n) > max(free, 0) || n > limit {
-			p.t.Errorf("%d tickets, free %d, limit %d", n, free, limit)
-		}
-		p.observe()
-		p.log("%d tickets, free %d, wait %d, more %v", n, free, wait, more)
-		if n < limit && int64(n) < free && !more {
+		if len(tickets) < limit && p.m.Free() > 0 && !more {
 			p.idle(wait)
 		}
 	}
 }
 
-// observe takes over what picks may have done to buckets that they only looked into.
-func (p *player) observe() {
-	v := p.look()
-	for _, name := range p.m.names {
-		p.m.settle(p.m.tenants[name], v.wait[name], v.later[name], v.outs[name], p.now)
+// idle checks that nothing can leave now, and that the scheduler is not told to sleep past the next instant at which something can.
+func (p *player) idle(wait int64) {
+	p.byTheBook()
+	for _, t := range p.m.Tenants {
+		if p.ripe(t) && p.releasable(t) {
+			p.t.Errorf("%s has a job that may leave, and a place for it, and it was left", t.Name)
+		}
+		if p.m.Until > p.now || t.Until > p.now || p.full(t) || len(t.Waiting()) == 0 {
+			continue
+		}
+		_, at := p.likely(t)
+		if late := p.now + wait - (at - mLead); wait < 0 || late > 0 {
+			p.t.Errorf("the scheduler sleeps %d µs, and the head of %s may leave %d µs earlier", wait, t.Name, late)
+		}
 	}
 }
 
-// idle checks that nothing can leave now, and that the scheduler is not told to sleep past the next instant at which something can.
-func (p *player) idle(wait int64) {
-	for _, t := range p.m.tenants {
-		if p.m.ripe(t, p.now) && p.m.releasable(t, p.now) {
-			p.t.Errorf("%s has a job that may leave, and a place for it, and it was left", t.name)
-		}
-		if p.m.until > p.now || t.until > p.now || t.out+t.run >= t.cap || len(t.wait) == 0 {
-			continue
-		}
-		out, _ := p.m.inFlight()
-		at := t.tl.likely(t.rate, t.out, p.now, mEpoch, mGrace)
-		if !p.m.rate.IsZero() {
-			at = max(at, p.m.tl.likely(p.m.rate, out, p.now, mEpoch, mGrace))
-		}
-		if late := p.now + wait - (at - mLead); wait < 0 || late > 0 {
-			p.t.Errorf("the scheduler sleeps %d µs, and the head of %s may leave %d µs earlier", wait, t.name, late)
+// ripe tells whether a tenant's head may leave now, by the book.
+func (p *player) ripe(t *model.Tenant) bool {
+	_, at := p.likely(t)
+	return t.Until <= p.now && p.m.Until <= p.now && !p.full(t) && at <= p.now+mLead
+}
+
+// releasable tells whether a tenant has a job that may start.
+func (p *player) releasable(t *model.Tenant) bool {
+	ids := t.Waiting()
+	for _, l := range t.Later.Lines() {
+		if l.At <= p.now {
+			ids = append(ids, l.Name)
 		}
 	}
+	return slices.ContainsFunc(ids, func(id string) bool { return !p.m.Overdue(t, t.Jobs[id]) })
 }
 
 func (p *player) stepGate() {
 	if k, ok := live(p, p.tickets, p.valid); ok {
-		p.enter(k, "-", p.token())
+		p.enter(k, p.token())
 	}
 }
 
+// enter comes to the gate with a ticket.
+func (p *player) enter(k model.Ticket, tok string) {
+	p.calls = append(p.calls, call{k, tok})
+	t := p.m.Tenants[k.Tenant]
+	replay, outs := t.Owned(tok) != nil, slices.Clone(t.Outs.Lines())
+	var g *model.Grant
+	var why string
+	enter := func(q model.Queue) string {
+		g, why = q.Enter(k, tok)
+		return p.granted(g, why)
+	}
+	first := p.both(fmt.Sprintf("gate %v for %s", k, tok), enter)
+	if why == "" || why == model.Gone { // else it is, repeated, another one
+		p.again("gate", first, enter, true)
+	}
+	p.seen("gate true " + why)
+	switch {
+	case replay && g.ID != k.ID:
+		p.seen("receipt")
+	case replay:
+	case g != nil && g.ID != k.ID:
+		p.seen("gate other")
+	case g != nil && t.Jobs[g.ID].Releases != k.Release:
+		p.seen("gate stale")
+	case (why == model.Paused || why == model.Early) && outs[len(outs)-1].Name != k.ID:
+		p.seen("another went back")
+	}
+	if why != "" && why != model.Gone && p.r.IntN(4) == 0 { // the reply was lost: it is a ticket once more
+		p.enter(k, tok)
+	}
+}
+
+// stepAgain asks for another slot.
 func (p *player) stepAgain() {
 	if g, ok := live(p, p.grants, p.owns); ok {
-		p.enter(g.Ticket, g.Token, p.token())
+		token := p.tokenOf(g)
+		p.repeat(fmt.Sprintf("another slot for %+v", *g), func(q model.Queue) string {
+			another, why := q.Again(g.Tenant, g.ID, g.Token, token)
+			p.seen("gate false " + why)
+			return p.granted(another, why)
+		}, false)
 	}
 }
 
 // stepReplay makes a call to the gate again, whatever has happened since: its answer was late.
 func (p *player) stepReplay() {
-	if c, ok := live(p, p.calls, func(c call) bool { return p.m.tenants[c.k.Tenant].owned(c.tok) != nil }); ok {
-		p.enter(c.k, "-", c.tok)
+	if c, ok := live(p, p.calls, func(c call) bool { return p.m.Tenants[c.k.Tenant].Owned(c.tok) != nil }); ok {
+		p.enter(c.k, c.tok)
 	}
 }
 
 // call is one that came to the gate with a ticket.
 type call struct {
-	k   Ticket
+	k   model.Ticket
 	tok string
 }
 
-// enter comes to the gate with a ticket, or for another slot.
-func (p *player) enter(k Ticket, old, tok string) {
-	ticket := old == "-"
-	if ticket {
-		p.calls = append(p.calls, call{k, tok})
-	} else {
-		tok = poolOf(old) + tok[2:] // a pool asks for its own jobs only
+// granted takes a grant down, and returns it in words.
+func (p *player) granted(g *model.Grant, why string) string {
+	if g == nil {
+		return "no: " + why
 	}
-	t := p.m.tenants[k.Tenant]
-	j, replay := t.jobs[k.ID], false
-	if ticket {
-		if j = t.owned(tok); j != nil {
-			replay = true
-		} else if l := t.outs(); len(l) > 0 {
-			j = l[0]
-		}
-	}
-	want, slot := "gone", int64(0)
-	switch {
-	case j == nil:
-	case replay:
-		want, slot = "", j.slot
-	case !ticket && j.st == "c" && j.tok == old:
-		p.m.logged["f"]++
-		t.left(j)
-		j.calledOff()
-		t.end(j, "cancelled")
-	case !ticket && (j.st != "r" || j.tok != old):
-	case ticket && t.overdue(j, p.now):
-		t.inherit(k, j)
-		t.left(j)
-		t.end(j, "expired")
-		want = "expired"
-	default:
-		slot = p.m.slot(t, p.now)
-		want = ""
-		if t.until > p.now || p.m.until > p.now {
-			want = TicketPaused
-		} else if slot-p.now > hold {
-			want = TicketEarly
-		}
-		switch {
-		case want == "" && ticket:
-			t.inherit(k, j)
-			t.left(j)
-			p.m.enter(t, j, slot, p.now, tok)
-		case want == "":
-			t.run-- // and enters again
-			p.m.enter(t, j, slot, p.now, tok)
-		case ticket:
-			if l := t.outs(); l[len(l)-1].id != k.ID {
-				p.seen("another went back")
-			}
-			t.recede(k)
-		default:
-			p.m.logged["f"]++
-			t.left(j)
-			j.calledOff()
-			t.toFront(j)
-		}
-	}
-	ask := func() string {
-		g, answer, err := p.gate.ask(p.t.Context(), k, old, tok)
-		p.must(err)
-		if g != nil {
-			if j == nil || g.ID != j.id {
-				p.t.Errorf("%s was granted, want %+v", g.ID, j)
-				return answer
-			}
-			p.granted(g, slot)
-		}
-		return answer
-	}
-	var got string
-	if again := ticket && want != "" && want != "gone"; again {
-		got = ask()
-	} else {
-		got = p.repeat(ask, want == "")
-	}
-	p.log("gate %v %s for %s: %q, slot %d", k, old, tok, got, slot-t0)
-	p.seen(fmt.Sprint("gate ", ticket, " ", want))
-	switch {
-	case replay && j.id != k.ID:
-		p.seen("receipt")
-	case ticket && want == "" && j.id != k.ID:
-		p.seen("gate other")
-	case ticket && want == "" && j.rel != k.Release:
-		p.seen("gate stale")
-	}
-	if got != want {
-		p.t.Errorf("gate: %q, want %q", got, want)
-	}
-	if ticket && want != "" && want != "gone" && p.r.IntN(4) == 0 { // the reply was lost: it is a ticket once more
-		p.enter(k, old, tok)
-	}
-}
-
-func (p *player) granted(g *Grant, slot int64) {
-	t := p.m.tenants[g.Tenant]
-	if g.Slot.UnixMicro() != slot || g.Wait != time.Duration(slot-p.now)*time.Microsecond {
-		p.t.Errorf("slot of %s: %d, wait %v; want %d", g.ID, g.Slot.UnixMicro()-t0, g.Wait, slot-t0)
-	}
-	j := t.jobs[g.ID]
-	if int64(g.Attempt) != j.att || int64(g.Charged) != j.att-j.fg {
-		p.t.Errorf("attempt %d, charged %d of %s; want %d, %d", g.Attempt, g.Charged, g.ID, j.att, j.att-j.fg)
-	}
-	if !slices.ContainsFunc(p.grants, func(o *Grant) bool { return o.Token == g.Token && o.ID == g.ID && o.Tenant == g.Tenant }) {
+	if !slices.ContainsFunc(p.grants, func(o *model.Grant) bool { return o.Token == g.Token && o.ID == g.ID && o.Tenant == g.Tenant }) {
 		p.grants = append(p.grants, g)
-		if p.order != nil && j.att == 1 {
-			p.order(t, j)
+		if p.order != nil && g.Attempt == 1 {
+			p.order(p.m.Job(g.Tenant, g.ID))
 		}
 	}
+	return fmt.Sprintf("%+v", *g)
 }
 
 func (p *player) stepGiveBack() {
-	k, ok := live(p, p.tickets, p.valid)
-	if !ok {
-		return
-	}
-	t := p.m.tenants[k.Tenant]
-	for range 1 + p.r.IntN(2) { // repeated, it is another one
-		want := min(1, len(t.outs()))
-		t.recede(k)
-		got, err := p.q.run(p.t.Context(), givebackScript, "give back", k.Tenant, k.ID, k.Release)
-		p.must(err)
-		p.log("give back %v: %v", k, got)
-		if got != int64(want) {
-			p.t.Errorf("give back: %v, want %d", got, want)
+	if k, ok := live(p, p.tickets, p.valid); ok {
+		for range 1 + p.r.IntN(2) { // repeated, it is another one
+			p.giveBack(k)
 		}
 	}
+}
+
+func (p *player) giveBack(k model.Ticket) {
+	p.both(fmt.Sprint("give back ", k), func(q model.Queue) string { return fmt.Sprint(q.GiveBack(k)) })
 }
 
 func (p *player) stepBeat() {
@@ -245,33 +168,13 @@ func (p *player) stepBeat() {
 
 // beat tells of a pool, and extends the leases of some of the last grants, whoever owns them.
 func (p *player) beat(pool string, places int, ttl time.Duration) {
-	p.m.pools[pool] = &mPool{int64(places), p.now + ttl.Microseconds()}
-	var own []Held
+	var own []model.Held
 	for _, g := range p.grants[max(0, len(p.grants)-3):] {
-		own = append(own, Held{g, p.r.IntN(2) == 0})
+		own = append(own, model.Held{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Begun: p.r.IntN(2) == 0})
 	}
-	var want []Standing
-	for _, g := range own {
-		s := Lost
-		if j := p.m.tenants[g.Tenant].jobs[g.ID]; j != nil && j.tok == g.Token && (j.st == "r" || j.st == "c") {
-			s, j.at = Owned, max(p.now, j.slot)+mLease
-			if j.st == "c" {
-				s = Cancelled
-			}
-			if g.Begun && j.given {
-				p.seen("begun by a beat")
-				p.m.tenants[g.Tenant].began(j)
-			}
-		}
-		want = append(want, s)
-	}
-	p.log("beat of %s, %d places, %d jobs: %v", pool, places, len(own), want)
-	got := p.repeat(func() string {
-		s, err := p.gate.Beat(p.t.Context(), pool, places, ttl, own)
-		p.must(err)
-		return fmt.Sprint(s)
-	}, true)
-	if got != fmt.Sprint(want) {
-		p.t.Errorf("beat: %s, want %v", got, want)
+	started := p.m.Counts["started"]
+	p.repeat(fmt.Sprintf("%d places of %s for %v, %+v", places, pool, ttl, own), func(q model.Queue) string { return fmt.Sprint(q.Beat(pool, places, ttl, own)) }, true)
+	if p.m.Counts["started"] > started {
+		p.seen("begun by a beat")
 	}
 }

@@ -1,0 +1,117 @@
+package model
+
+import (
+	"maps"
+	"strings"
+	"time"
+)
+
+// Ticket says "wake up for this tenant". It was released for one job, and starts whichever of the
+// tenant's jobs that are out is the oldest.
+type Ticket struct {
+	Tenant, ID string
+	Release    int64 // how many tickets were released for that job
+}
+
+// Release hands out up to limit tickets for jobs that may leave within the lead: as many as live
+// pools have free places, in fair order. A job whose ticket does not come to the gate within ttl
+// comes back. wait is for how many µs the scheduler may sleep, -1 = until it is woken; more tells it
+// to call again at once.
+func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
+	d.lost()
+	d.promote()
+	free := d.Free()
+	maps.DeleteFunc(d.Pools, func(_ string, p *Pool) bool { return p.Deadline < d.Now-60_000_000 })
+	for v := d.visit(); len(tickets) < limit && int64(len(tickets)) < free; {
+		t, j := v.pick(false)
+		if t == nil {
+			break
+		}
+		j.State, j.At = Out, d.Now+ttl.Microseconds()
+		d.Out.put(t.Name+" "+j.ID, j.At)
+		t.Outs.put(j.ID, j.Since)
+		t.OutN++
+		d.picked(t)
+		tickets = append(tickets, Ticket{t.Name, j.ID, j.Releases})
+	}
+	wait, more = d.next(int64(len(tickets)) >= free)
+	return tickets, wait, more || len(tickets) == limit
+}
+
+// next is when the next call makes sense. What waits for a place is woken by the job that leaves one.
+func (d *Downstream) next(full bool) (wait int64, more bool) {
+	at := Forever
+	if d.Until > d.Now {
+		at = d.Until
+	} else {
+		if d.Due.Len() > 0 {
+			at = d.Due.first().At - d.lead()
+		}
+		if d.Ready.Len() > 0 && !full {
+			if turn := d.SharedTurn(); turn > d.Now+d.lead() {
+				at = min(at, turn-d.lead())
+			} else {
+				more = true
+			}
+		}
+	}
+	if at >= Forever {
+		return -1, more
+	}
+	return max(at-d.Now, 0), more
+}
+
+// lost brings back jobs whose tickets never came, and those whose leases are over: newest first, so
+// that the oldest ends up in front.
+//
+// Redis was away, or all schedulers were: then so were perhaps the beats of workers that live. Leases
+// that ended meanwhile, or end just now, are not over before those had the time to beat again. Those
+// that had ended before are.
+func (d *Downstream) lost() {
+	lease := d.Policy.Lease.Microseconds()
+	silence := min(5_000_000, max(2_000_000, lease/2))
+	if last := d.LastRelease; last > 0 && (d.Epoch > last || d.Now-last > silence) {
+		d.From, d.Mercy = last, d.Now+min(4_000_000, lease)
+	}
+	over := d.Now
+	if d.Now < d.Mercy {
+		over = d.From
+	}
+	d.LastRelease = d.Now
+
+	each := func(b *Book, until int64, f func(t *Tenant, j *Job)) {
+		l := b.until(until)
+		for i := len(l) - 1; i >= 0; i-- {
+			tenant, id, _ := strings.Cut(l[i].Name, " ")
+			t := d.Tenants[tenant]
+			f(t, t.Jobs[id])
+			d.file(t)
+		}
+	}
+	each(d.Out, d.Now, func(t *Tenant, j *Job) {
+		d.left(t, j)
+		t.toFront(j)
+		d.count(t, "lost_tickets")
+	})
+	each(d.Running, over, d.crashed)
+}
+
+// crashed: the worker of a job has vanished. The job comes back, until that happened too often.
+func (d *Downstream) crashed(t *Tenant, j *Job) {
+	d.log("x", t.Name, j.ID, j.Starts, d.Now-j.Slot)
+	d.left(t, j)
+	d.began(t, j)
+	d.count(t, "crashed")
+	if j.State == Cancelling {
+		d.end(t, j, Cancelled)
+		return
+	}
+	j.Crashes++
+	j.Forgiven++
+	j.Token = "-" // its worker, should it live, is told that it came too late
+	if j.Crashes >= d.Policy.MaxCrashes {
+		d.bury(t, j)
+	} else {
+		t.toFront(j)
+	}
+}

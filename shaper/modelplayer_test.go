@@ -1,0 +1,373 @@
+package shaper
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/redistest"
+)
+
+// seedVar runs one sequence of TestScriptsFollowTheModel again, with its steps printed.
+const seedVar = "SHAPER_MODEL_SEED"
+
+// TestScriptsFollowTheModel lets random sequences of every script run against the model: jobs offered twice or to a full
+// bucket, tickets lost, doubled and late, starts that crash, fail, are throttled and cancelled, policies that change below
+// all this. Each call is made one to three times, as a client does whose reply was lost. The model predicts every answer and,
+// after each step, the whole of Redis; slots are what an independent arithmetic of the promise says, and no tenant with something
+// to release is left out of the books. In the end all that was accepted has ended.
+func TestScriptsFollowTheModel(t *testing.T) {
+	if testing.Short() {
+		runModel(t, redistest.Start(t).Client(), 100)
+		return
+	}
+	runModel(t, redistest.Start(t).Client(), 500, mustHappen...)
+}
+
+func TestScriptsFollowTheModelOnMiniredis(t *testing.T) {
+	sequences := 40
+	if testing.Short() {
+		sequences = 12
+	}
+	runModel(t, redistest.Mini(t), sequences)
+}
+
+// runModel runs so many sequences, and as many more as it takes until all that must happen has happened: the rarest comes once in some
+// three hundred, so that twenty times as many are not reached.
+func runModel(t *testing.T, rdb redis.UniversalClient, sequences int, must ...string) {
+	if s, err := strconv.ParseUint(os.Getenv(seedVar), 10, 64); err == nil {
+		sequence(t, rdb, s, new(sync.Map), true)
+		return
+	}
+	first := rand.Uint64() >> 16
+	const players = 4 // one waits for Redis while another checks
+	var happened sync.Map
+	missing := func() []string {
+		return slices.DeleteFunc(slices.Clone(must), func(what string) bool { _, ok := happened.Load(what); return ok })
+	}
+	t.Cleanup(func() {
+		if l := missing(); len(l) > 0 && !t.Failed() {
+			t.Errorf("in %d sequences these have not happened: %q", 20*sequences, l)
+		}
+	})
+	for i := range players {
+		t.Run(fmt.Sprint("player ", i), func(t *testing.T) {
+			t.Parallel()
+			for k := i; k < sequences || k < 20*sequences && len(missing()) > 0; k += players {
+				if sequence(t, rdb, first+uint64(k), &happened, false); t.Failed() {
+					t.Fatalf("sequence %d failed; %s=%d runs it again", k, seedVar, first+uint64(k))
+				}
+			}
+		})
+	}
+}
+
+// player makes random steps on the scripts, and predicts each with the model.
+type player struct {
+	*world
+	r        *rand.Rand
+	m        *model.Downstream
+	names    []string // of tenants
+	ids      []string // of jobs
+	exacts   map[string]*exact
+	common   exact
+	booked   int // entries of the log that were held to the book
+	epoch    int64
+	left     map[string]int64 // when the ticket of "tenant id" left
+	calls    []call
+	order    func(*model.Job) // is told of every first attempt
+	tickets  []model.Ticket   // all that were ever handed out
+	grants   []*model.Grant   // all that were ever granted
+	tokens   int
+	offered  int
+	trace    []string
+	happened *sync.Map
+}
+
+const (
+	mLead  = 20 * milli
+	mGrace = 10 * milli
+)
+
+func newPlayer(w *world, seed uint64, happened *sync.Map, names ...string) *player {
+	return &player{world: w, r: rand.New(rand.NewPCG(seed, 0)), happened: happened, names: names, epoch: 1,
+		exacts: map[string]*exact{}, left: map[string]int64{}}
+}
+
+// begin gives the downstream its policy.
+func (p *player) begin(rate buckets.Rate) {
+	to := model.DownstreamPolicy{Rate: rate, Log: true}
+	p.m = model.New(p.now, to)
+	p.m.Epoch = p.epoch
+	scripted{p.world}.SetDownstream(to)
+}
+
+// model returns the model, at the present instant.
+func (p *player) model() *model.Downstream {
+	p.m.Set(p.now)
+	return p.m
+}
+
+// mustHappen is what the sequences have to meet, or they prove nothing about it.
+var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict", "offer dead", "offer anew", "offer full", "offer block", "gate true ", "gate true expired",
+	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
+	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
+	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "begun by a beat", "batch of a tenant", "batch of tenants", "restart"}
+
+func (p *player) seen(what string) { p.happened.Store(what, true) }
+
+func sequence(t *testing.T, rdb redis.UniversalClient, seed uint64, happened *sync.Map, loud bool) {
+	p := newPlayer(newWorld(t, rdb), seed, happened, []string{"a", "b", "c"}[:1+seed%3]...)
+	defer func() {
+		if t.Failed() || loud {
+			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
+		}
+	}()
+	for i := range 4 + p.r.IntN(4) {
+		p.ids = append(p.ids, fmt.Sprint("j", i))
+	}
+	common := buckets.Rate{}
+	if p.r.IntN(3) == 0 {
+		common = pick(p.r, rates)
+	}
+	p.begin(common)
+	for _, name := range p.names {
+		p.policy(name)
+	}
+	p.beat("p1", 3, time.Hour)
+	for range 20 + p.r.IntN(40) {
+		p.step()
+		if p.check(); t.Failed() {
+			return
+		}
+	}
+	p.drain()
+}
+
+var rates = []buckets.Rate{rate(7, time.Second), rate(100, time.Second), rate(1000, time.Second), rate(3, 33333*time.Microsecond)}
+
+func pick[T any](r *rand.Rand, l []T) T { return l[r.IntN(len(l))] }
+
+func (p *player) log(format string, args ...any) {
+	p.trace = append(p.trace, fmt.Sprintf("%9d ", p.now-t0)+fmt.Sprintf(format, args...))
+}
+
+func (p *player) tenant() *model.Tenant { return p.m.Tenant(pick(p.r, p.names)) }
+
+// live picks one of those for which good holds, mostly; and one of the last ones else, whatever became of it.
+func live[T any](p *player, l []T, good func(T) bool) (T, bool) {
+	var best []T
+	for _, v := range l {
+		if good(v) {
+			best = append(best, v)
+		}
+	}
+	switch {
+	case len(best) > 0 && p.r.IntN(4) > 0:
+		return pick(p.r, best), true
+	case len(l) > 0:
+		return l[max(0, len(l)-1-p.r.IntN(5))], true
+	}
+	var none T
+	return none, false
+}
+
+func (p *player) valid(k model.Ticket) bool {
+	j := p.m.Job(k.Tenant, k.ID)
+	return j != nil && j.State == model.Out && j.Releases == k.Release
+}
+
+func (p *player) owns(g *model.Grant) bool {
+	return p.m.Job(g.Tenant, g.ID).Owned(g.Token)
+}
+
+func (p *player) token() string {
+	p.tokens++
+	return fmt.Sprintf("p%d.%d", 1+p.r.IntN(2), p.tokens)
+}
+
+// tokenOf is another token of the pool that holds a grant: a pool asks for its own jobs only.
+func (p *player) tokenOf(g *model.Grant) string { return poolOf(g.Token) + p.token()[2:] }
+
+func (p *player) look() view { return look(p.world, p.names, p.ids) }
+
+func (p *player) same(what, got, want string) {
+	p.t.Helper()
+	if got != want {
+		p.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+	if p.r.IntN(10) == 0 {
+		if faults, err := p.admin.Books(p.t.Context(), false); err != nil || len(faults) > 0 {
+			p.t.Errorf("the books are right, and found to be wrong: %v (%v)", faults, err)
+		}
+	}
+}
+
+// both makes a call of the model and of the scripts. They answer the same.
+func (p *player) both(what string, call func(model.Queue) string) (answer string) {
+	p.t.Helper()
+	answer = call(p.model())
+	p.log("%s: %s", what, answer)
+	p.same(what, call(scripted{p.world}), answer)
+	return answer
+}
+
+// repeat makes a call, and perhaps again.
+func (p *player) repeat(what string, call func(model.Queue) string, same bool) {
+	p.t.Helper()
+	p.again(what, p.both(what, call), call, same)
+}
+
+// again makes a call that was just made, and had an answer, up to two times more. That changes nothing; same: it is answered the same.
+func (p *player) again(what, first string, call func(model.Queue) string, same bool) {
+	p.t.Helper()
+	times := p.r.IntN(3)
+	if times == 0 {
+		return
+	}
+	before := p.look()
+	for range times {
+		if answer := p.both(what+", repeated", call); same && answer != first {
+			p.t.Errorf("%s was repeated, and answered %s after %s", what, answer, first)
+		}
+	}
+	if after := p.look(); !reflect.DeepEqual(after, before) {
+		p.t.Errorf("%s was repeated, and changed\n%v\nto\n%v", what, before, after)
+	}
+}
+
+func (p *player) step() {
+	steps := []struct {
+		weight int
+		do     func()
+	}{
+		{18, p.stepOffer}, {18, p.stepRelease}, {22, p.stepGate}, {6, p.stepAgain}, {2, p.stepReplay}, {14, p.stepFinish}, {8, p.stepBatch}, {3, p.stepGiveBack},
+		{5, p.stepCancel}, {6, p.stepDead}, {4, p.stepPause}, {3, func() { p.policy(p.tenant().Name) }}, {1, p.stepPurge},
+		{4, p.stepBeat}, {6, p.stepTime}, {3, p.stepSilence}, {2, p.stepForget}, {2, p.stepDownstream}, {2, p.stepRestart},
+	}
+	sum := 0
+	for _, s := range steps {
+		sum += s.weight
+	}
+	n := p.r.IntN(sum)
+	for _, s := range steps {
+		if n -= s.weight; n < 0 {
+			s.do()
+			p.pass(pick(p.r, []int64{1, 1, 5 * milli, 40 * milli, 150 * milli}))
+			return
+		}
+	}
+}
+
+func (p *player) stepTime() {
+	d := pick(p.r, []int64{100 * milli, 400 * milli, second, second, 4 * second, 6 * second, 16 * second})
+	p.log("%v pass", time.Duration(d)*time.Microsecond)
+	p.pass(d)
+}
+
+// stepSilence lets the workers be silent for longer than a lease, while schedulers go on.
+func (p *player) stepSilence() {
+	p.log("silence")
+	for range 5 {
+		p.pass(4 * second)
+		p.release(0, 1)
+	}
+}
+
+// stepForget lets the retention of an ended job be over.
+func (p *player) stepForget() {
+	t, id := p.tenant(), pick(p.r, p.ids)
+	if j := t.Jobs[id]; j != nil && j.Ended() {
+		p.log("retention of %s %s over", t.Name, id)
+		p.must(p.rdb.Del(p.t.Context(), p.q.endKey(t.Name, id)).Err())
+		p.m.Forget(t.Name, id)
+	}
+}
+
+// stepRestart has another Redis hold what this one did.
+func (p *player) stepRestart() {
+	p.seen("restart")
+	p.must(p.rdb.HSet(p.t.Context(), p.q.downstreamKey(), "rid", "another").Err())
+	p.epoch = p.now
+	p.model().Restart()
+	p.policyOfAll(p.m.Policy) // a call that notices it
+}
+
+// stepDownstream changes the cap of the downstream, or its rate.
+func (p *player) stepDownstream() {
+	to := p.m.Policy
+	if p.r.IntN(3) > 0 {
+		to.MaxInFlight = p.r.Int64N(4)
+	} else {
+		to.Rate = pick(p.r, append([]buckets.Rate{{}, {}}, rates...))
+	}
+	p.policyOfAll(to)
+}
+
+func (p *player) policyOfAll(to model.DownstreamPolicy) {
+	p.repeat(fmt.Sprintf("policy: %v, cap %d", to.Rate, to.MaxInFlight), func(q model.Queue) string { q.SetDownstream(to); return "" }, true)
+}
+
+// policy gives a tenant new limits.
+func (p *player) policy(name string) {
+	p.setTenant(name, model.Policy{Rate: pick(p.r, rates), Depth: 1 + p.r.Int64N(5), MaxInFlight: 1 + p.r.Int64N(3), MaxAttempts: 1 + p.r.Int64N(3),
+		MaxThrottles: 1 + p.r.Int64N(3), OnFull: pick(p.r, []string{"reject", "drop-oldest", "block"}), Weight: pick(p.r, []int64{1, 1, 2, 3}),
+		MaxWait: pick(p.r, []time.Duration{0, -1, -1, 2 * time.Second})})
+}
+
+func (p *player) setTenant(name string, to model.Policy) {
+	p.repeat(fmt.Sprintf("policy of %s: %+v", name, to), func(q model.Queue) string { q.SetTenant(name, to); return "" }, true)
+}
+
+// unfinished counts jobs that have not ended.
+func (p *player) unfinished() (n int) {
+	for _, t := range p.m.Tenants {
+		for _, j := range t.Jobs {
+			if !j.Ended() && j.State != model.Dead {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// drain lets all that is left run to an end.
+func (p *player) drain() {
+	p.log("drain")
+	for _, name := range append([]string{""}, p.names...) {
+		p.pause(name, 0)
+	}
+	to := p.m.Policy
+	to.MaxInFlight = 0
+	p.policyOfAll(to)
+	p.beat("p1", 4, time.Hour)
+	for i := 0; p.unfinished() > 0 && !p.t.Failed(); i++ {
+		if i == 400 {
+			p.t.Errorf("%d jobs did not end", p.unfinished())
+		}
+		held := len(p.tickets)
+		p.release(4, 1)
+		for _, t := range slices.Clone(p.tickets[held:]) {
+			p.enter(t, p.token())
+		}
+		for _, g := range p.grants {
+			if p.owns(g) {
+				p.succeed(g)
+			}
+		}
+		p.check()
+		p.pass(second)
+	}
+}

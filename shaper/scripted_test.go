@@ -1,0 +1,188 @@
+package shaper
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jobshaper/jobshaper/internal/model"
+)
+
+// scripted makes the calls of the model on the scripts of a world.
+type scripted struct{ *world }
+
+var _ model.Queue = scripted{}
+
+func (s scripted) Set(now int64) { s.now = now }
+
+func (s scripted) ask(script *luaScript, doing string, args ...any) any {
+	s.t.Helper()
+	v, err := s.q.run(s.t.Context(), script, doing, args...)
+	s.must(err)
+	return v
+}
+
+func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answer) {
+	args := []any{tenant}
+	for _, o := range offers {
+		spec := Spec{Tenant: tenant, ID: o.ID, Type: "test", Payload: []byte(o.Body), Delay: o.Delay, MaxWait: o.MaxWait}
+		l, err := s.client.offerArgs(&spec)
+		s.must(err)
+		l[2] = o.NotBefore // which lies too far ahead for a client
+		// What tells calls apart is random; a repeated one has that of the first.
+		_, nonce, _ := strings.Cut(l[3].(string), ".")
+		for _, i := range []int{3, 4} {
+			l[i] = strings.Replace(l[i].(string), "."+nonce, "."+o.Call, 1)
+		}
+		args = append(args, l...)
+	}
+	for r := replyOf(s.ask(enqueueScript, "enqueue", args...)); r.more(); {
+		one := replyOf(r.next())
+		a := model.Answer{Status: model.Status(one.str()), Position: int(one.int()), Start: one.int(), Retry: one.int(), State: one.str(),
+			Note: one.str()}
+		if (a.Status == model.Full || a.Status == model.Block) && a.Retry < milli {
+			s.t.Errorf("%s, and try again after %d µs", a.Status, a.Retry)
+		}
+		if a.Status == model.Accepted && a.Start != 0 && a.Start < s.now { // 0 is not known
+			s.t.Errorf("accepted to start %d µs ago", s.now-a.Start)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func (s scripted) Release(limit int, ttl time.Duration) (tickets []model.Ticket, wait int64, more bool) {
+	r := replyOf(s.ask(releaseScript, "release", limit, micros(ttl), s.now%2))
+	for wait, more = r.int(), r.int() == 1; r.more(); {
+		tickets = append(tickets, model.Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()})
+	}
+	return tickets, wait, more
+}
+
+func (s scripted) Enter(k model.Ticket, token string) (*model.Grant, string) {
+	g, why, err := s.gate.Enter(s.t.Context(), Ticket(k), token)
+	s.must(err)
+	return grantOf(g), why
+}
+
+func (s scripted) Again(tenant, id, old, token string) (*model.Grant, string) {
+	g, why, err := s.gate.Again(s.t.Context(), grantTo(tenant, id, old), token)
+	s.must(err)
+	return grantOf(g), why
+}
+
+// grantTo is what a worker holds of a start.
+func grantTo(tenant, id, token string) *Grant {
+	return &Grant{Ticket: Ticket{Tenant: tenant, ID: id}, Token: token}
+}
+
+func grantOf(g *Grant) *model.Grant {
+	if g == nil {
+		return nil
+	}
+	return &model.Grant{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Slot: g.Slot.UnixMicro(), Wait: g.Wait.Microseconds(),
+		Attempt: int64(g.Attempt), Charged: int64(g.Charged)}
+}
+
+// Finish reports one end as workers do, and several as the Gate does for many of them.
+func (s scripted) Finish(reports ...model.Report) (out []model.Ended) {
+	if len(reports) == 1 {
+		r := reports[0]
+		f := Finish{Ending: Ending(r.Ending), Delay: r.Delay, Text: "said\nso", Next: r.Next}
+		switch r.Late {
+		case "?":
+		case "-":
+			f.Began = NeverBegan
+		default:
+			f.Began = BeganAfter(readMicros(r.Late))
+		}
+		end, err := s.gate.Finish(s.t.Context(), grantTo(r.Tenant, r.ID, r.Token), f)
+		s.must(err)
+		return []model.Ended{{Became: end.Became, InARow: int64(end.InARow), Next: grantOf(end.Next)}}
+	}
+	var args []any
+	for _, r := range reports {
+		args = append(args, r.Tenant, r.ID, r.Token, string(r.Ending), micros(r.Delay), "said\nso", r.Next, r.Late)
+	}
+	r := replyOf(s.ask(finishScript, "finish jobs", args...))
+	for _, of := range reports {
+		one := replyOf(r.next())
+		end := model.Ended{Became: one.str()}
+		for one.more() {
+			switch one.str() {
+			case "throttled":
+				end.InARow = one.int()
+			case "run":
+				g, err := granted(one, of.Next)
+				s.must(err)
+				end.Next = grantOf(g)
+			}
+		}
+		out = append(out, end)
+	}
+	if r.more() {
+		s.t.Errorf("more answers than the %d reports", len(reports))
+	}
+	return out
+}
+
+func (s scripted) GiveBack(k model.Ticket) bool {
+	return s.ask(givebackScript, "give back", k.Tenant, k.ID, k.Release) == int64(1)
+}
+
+func (s scripted) Beat(pool string, places int, ttl time.Duration, own []model.Held) (out []model.Standing) {
+	var held []Held
+	for _, h := range own {
+		held = append(held, Held{grantTo(h.Tenant, h.ID, h.Token), h.Begun})
+	}
+	l, err := s.gate.Beat(s.t.Context(), pool, places, ttl, held)
+	s.must(err)
+	for _, st := range l {
+		out = append(out, model.Standing(st))
+	}
+	return out
+}
+
+func (s scripted) Cancel(tenant, id string) string {
+	return fmt.Sprint(s.ask(cancelScript, "cancel", tenant, id))
+}
+
+func (s scripted) Purge(tenant string) int {
+	return int(s.ask(purgeScript, "purge", tenant).(int64))
+}
+
+func (s scripted) dead(tenant, verb string, ids []string) (n int, full bool) {
+	args := []any{tenant, verb}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	r := replyOf(s.ask(deadScript, "dead", args...))
+	return int(r.int()), r.int() == 1
+}
+
+func (s scripted) RequeueDead(tenant string, ids ...string) (int, bool) {
+	return s.dead(tenant, "requeue", ids)
+}
+
+func (s scripted) ForgetDead(tenant string, ids ...string) int {
+	n, _ := s.dead(tenant, "forget", ids)
+	return n
+}
+
+func (s scripted) Pause(tenant string, us int64) int64 {
+	v := replyOf([]any{s.ask(pauseScript, "pause", tenant, us)})
+	return v.int()
+}
+
+func (s scripted) SetTenant(tenant string, p model.Policy) {
+	s.set(tenant, Policy{Rate: p.Rate, Depth: int(p.Depth), Weight: int(p.Weight), OnFull: OnFull(p.OnFull), MaxInFlight: int(p.MaxInFlight),
+		MaxAttempts: int(p.MaxAttempts), MaxThrottles: int(p.MaxThrottles), MaxWait: p.MaxWait})
+}
+
+func (s scripted) SetDownstream(p model.DownstreamPolicy) {
+	log := ""
+	if p.Log {
+		log = "10000"
+	}
+	s.ask(policyScript, "set policy", "", "rate", rateField(p.Rate), "cap", intField(int(p.MaxInFlight)), "log", log)
+}
