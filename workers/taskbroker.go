@@ -22,7 +22,7 @@ type taskBroker struct {
 	tasks *taskMaker
 }
 
-func newTaskBroker(tasks *taskMaker) *taskBroker {
+func newTaskBroker(tasks *taskMaker) redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	_ = c.Close() // so that even what no hook sees, a subscription, goes nowhere
 	c.AddHook(doNothing{})
@@ -35,7 +35,7 @@ func (b *taskBroker) EvalSha(ctx context.Context, sha string, keys []string, arg
 	if len(keys) != 4 || !strings.HasSuffix(keys[0], ":pending") || !strings.HasSuffix(keys[1], ":paused") {
 		return cmd
 	}
-	if message := b.tasks.take(); message != nil {
+	if message, ok := b.tasks.take(); ok {
 		cmd.SetVal(message)
 	} else {
 		cmd.SetErr(redis.Nil)
@@ -84,18 +84,23 @@ const (
 const noTimeout = uint64(100 * 365 * 24 * time.Hour / time.Second)
 
 // messageOf encodes a job as asynq does a task (protocol buffers).
-func messageOf(g *shaper.Grant) []byte {
-	b := make([]byte, 0, 128+len(g.Type)+len(g.Payload)+len(g.ID)+len(g.Tenant))
+func messageOf(g *shaper.Grant) string {
+	b := make([]byte, 0, 256)
 	b = appendBytes(b, fieldType, strings.ToValidUTF8(g.Type, "\uFFFD")) // asynq would not read it
-	b = appendBytes(b, fieldPayload, g.Payload)
-	for name, value := range g.Headers {
-		b = appendBytes(b, fieldHeaders, appendBytes(appendBytes(nil, fieldName, name), fieldValue, value))
-	}
 	b = appendBytes(b, fieldID, g.ID)
 	b = appendBytes(b, fieldQueue, g.Tenant)
 	b = appendNumber(b, fieldRetry, uint64(min(max(g.MaxAttempts-1, 0), math.MaxInt32)))
 	b = appendNumber(b, fieldRetried, uint64(min(max(g.Charged-1, 0), math.MaxInt32)))
-	return appendNumber(b, fieldTimeout, noTimeout)
+	b = appendNumber(b, fieldTimeout, noTimeout)
+	for name, value := range g.Headers {
+		b = appendBytes(b, fieldHeaders, appendBytes(appendBytes(nil, fieldName, name), fieldValue, value))
+	}
+	b = appendBytesOf(b, fieldPayload, len(g.Payload))
+	var message strings.Builder // payloads may be large: this copies them once
+	message.Grow(len(b) + len(g.Payload))
+	message.Write(b)
+	message.Write(g.Payload)
+	return message.String()
 }
 
 func appendNumber(b []byte, field, n uint64) []byte {
@@ -103,5 +108,10 @@ func appendNumber(b []byte, field, n uint64) []byte {
 }
 
 func appendBytes[T string | []byte](b []byte, field uint64, v T) []byte {
-	return append(binary.AppendUvarint(binary.AppendUvarint(b, field<<3|2), uint64(len(v))), v...)
+	return append(appendBytesOf(b, field, len(v)), v...)
+}
+
+// appendBytesOf appends what comes before n bytes.
+func appendBytesOf(b []byte, field uint64, n int) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, field<<3|2), uint64(n))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -33,7 +34,7 @@ type taskMaker struct {
 
 // making is one message on its way through asynq.
 type making struct {
-	message []byte
+	message string
 	key     string
 	ctx     context.Context // ours
 	values  context.Context // has values besides
@@ -49,14 +50,15 @@ type makingKey struct{}
 
 // newTaskMaker returns a taskMaker that has room for so many functions at a time, once it has seen that asynq makes what it should.
 func newTaskMaker(ctx context.Context, places int) (*taskMaker, error) {
+	return newTaskMakerOn(ctx, places, newTaskBroker)
+}
+
+func newTaskMakerOn(ctx context.Context, places int, broker func(*taskMaker) redis.UniversalClient) (*taskMaker, error) {
 	m := &taskMaker{queue: make(chan *making), bases: make(chan *making, 1), closed: make(chan struct{}), byKey: map[string]*making{}}
 	panics := make(chan error, 1)
-	m.server = asynq.NewServerFromRedisClient(newTaskBroker(m), asynq.Config{
-		Concurrency: places,
-		BaseContext: func() context.Context {
-			// asynq asks once for each message. The next one is not handed out before this one has its base, see take.
-			return (<-m.bases).base
-		},
+	m.server = asynq.NewServerFromRedisClient(broker(m), asynq.Config{
+		Concurrency:       places,
+		BaseContext:       m.base,
 		TaskCheckInterval: time.Millisecond, // only slept once there is nothing any more
 		ShutdownTimeout:   time.Millisecond, // Pool.Stop has waited for everything before
 		ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
@@ -67,7 +69,8 @@ func newTaskMaker(ctx context.Context, places int) (*taskMaker, error) {
 				}
 			}
 		}),
-		Logger: quiet{}, // there is nothing that could interest anybody: errors come back from run
+		LogLevel: asynq.FatalLevel,
+		Logger:   quiet{}, // there is nothing that could interest anybody: errors come back from run
 	})
 	if err := m.server.Start(asynq.HandlerFunc(m.handle)); err != nil {
 		return nil, fmt.Errorf("start asynq's server for contexts: %w", err)
@@ -115,26 +118,40 @@ func (m *taskMaker) run(ctx, values context.Context, g *shaper.Grant, f func(con
 	return j.err
 }
 
-// take hands a message to asynq's loop: nil, when there will be none any more.
-func (m *taskMaker) take() []byte {
+// take hands a message to asynq's loop; false, when there will be none any more.
+func (m *taskMaker) take() (message string, ok bool) {
 	select {
 	case j := <-m.queue:
 		select {
 		case m.bases <- j: // waits until the one before has its base
-			return j.message
+			return j.message, true
 		case <-m.closed:
 			j.err = errTaskMakerClosed
 			close(j.done)
-			return nil
+			return "", false
 		}
 	case <-m.closed:
-		return nil
+		return "", false
+	}
+}
+
+// base is what asynq makes a context of. It asks once for each message, and the next one is not handed out before it has asked for
+// this one, see take.
+func (m *taskMaker) base() context.Context {
+	select {
+	case j := <-m.bases:
+		return j.base
+	case <-m.closed:
+		return context.Background()
 	}
 }
 
 // handle is asynq's handler.
 func (m *taskMaker) handle(ctx context.Context, task *asynq.Task) error {
-	j := ctx.Value(makingKey{}).(*making)
+	j, ok := ctx.Value(makingKey{}).(*making)
+	if !ok {
+		return errTaskMakerClosed
+	}
 	defer close(j.done)
 	defer context.AfterFunc(j.ctx, j.end)() // then nothing can be written to the ResultWriter any more, and asynq's place is free
 	returned := false
