@@ -156,7 +156,7 @@ func (p *Pool) run(s *start, more bool) *start {
 	if more && f.Ending != shaper.EndBack && p.hold.Err() == nil {
 		f.Next = shaper.NewToken(p.id)
 	}
-	if f.Ending == shaper.EndError || f.Ending == shaper.EndDead {
+	if f.Ending == shaper.EndError || f.Ending == shaper.EndUncharged || f.Ending == shaper.EndDead {
 		p.log.Info("attempt failed", "tenant", g.Tenant, "job", g.ID, "attempt", g.Attempt, "err", f.Text)
 	}
 	return p.finish(s, f)
