@@ -176,11 +176,14 @@ func TestEnqueueTakesAsynqsTasks(t *testing.T) {
 		t.Errorf("%+v", j)
 	}
 	for _, refused := range []struct {
-		option  asynq.Option
-		instead string
-	}{{asynq.Queue("q"), "tenant"}, {asynq.Unique(time.Hour), "TaskID"}, {asynq.Group("g"), "group"}, {asynq.Deadline(time.Now()), "MaxWait"}} {
+		option        asynq.Option
+		name, instead string
+	}{
+		{asynq.Queue("q"), "Queue(", "the tenant"}, {asynq.Unique(time.Hour), "Unique(", "TaskID"},
+		{asynq.Group("g"), "Group(", "a job that stands for the group"}, {asynq.Deadline(time.Now()), "Deadline(", "MaxWait"},
+	} {
 		_, err := w.client.Enqueue(t.Context(), "a", task, refused.option)
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), refused.option.String()) || !strings.Contains(err.Error(), refused.instead) {
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), refused.name) || !strings.Contains(err.Error(), refused.instead) {
 			t.Errorf("%v: got %v, want an error that names it and %s", refused.option, err, refused.instead)
 		}
 	}
