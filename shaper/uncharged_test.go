@@ -7,8 +7,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/redistest"
 )
 
-// A failure that is not charged waits out its backoff and comes back with all its attempts left; max_throttles bounds how often.
-// Its worker is given the next job, and its tenant is not paused.
+// A failure that is not charged waits out its backoff and comes back with all its attempts left;
+// max_throttles bounds how often. Its worker is given the next job, and its tenant is not paused.
 func TestFailuresThatAreNotCharged(t *testing.T) {
 	const most = 3
 	w := newWorld(t, redistest.Open(t))

@@ -36,8 +36,9 @@ func toldBy(ctx context.Context, task *asynq.Task) (t told) {
 
 var quick = shaper.Policy{Rate: buckets.PerSecond(1000), MaxAttempts: 3, Backoff: shaper.Backoff{Min: time.Millisecond, Max: time.Millisecond}}
 
-// TestAsynqHandlersRunAsTheyAre: a handler and a middleware that were written for asynq's server find all that they ask it for, at the
-// start that a ticket brings and at those that are chained to it.
+// TestAsynqHandlersRunAsTheyAre: a handler and a middleware that were written for asynq's server
+// find all that they ask it for, at the start that a ticket brings and at those that are chained to
+// it.
 func TestAsynqHandlersRunAsTheyAre(t *testing.T) {
 	type key struct{}
 	var mu sync.Mutex
@@ -91,7 +92,8 @@ func TestAsynqHandlersRunAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestErrorHandlerIsTold of every error, with the handler's context and task, and cannot do any harm.
+// TestErrorHandlerIsTold of every error, with the handler's context and task, and cannot do any
+// harm.
 func TestErrorHandlerIsTold(t *testing.T) {
 	var mu sync.Mutex
 	got := map[string][]string{} // by what the handler does
@@ -245,7 +247,8 @@ func TestErrorsThatAreNoFailures(t *testing.T) {
 	}
 }
 
-// TestBaseContext: its values are a handler's, its end ends one that runs, and one that cannot be had is an error of the job.
+// TestBaseContext: its values are a handler's, its end ends one that runs, and one that cannot be
+// had is an error of the job.
 func TestBaseContext(t *testing.T) {
 	type key struct{}
 	base, end := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))

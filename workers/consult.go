@@ -44,8 +44,8 @@ func endsWith(ctx, other context.Context) (context.Context, func()) {
 	}
 }
 
-// consult tells the program of an error that a handler returned, and lets it say what is to come of it. f is right at every
-// moment, should what it calls end the goroutine.
+// consult tells the program of an error that a handler returned, and lets it say what is to come of
+// it. f is right at every moment, should what it calls end the goroutine.
 func (p *Pool) consult(ctx context.Context, g *shaper.Grant, task *asynq.Task, err error, f *shaper.Finish) {
 	if err == nil || f.Ending == shaper.EndBack {
 		return

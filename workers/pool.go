@@ -34,8 +34,8 @@ type Config struct {
 	// BaseContext returns a context whose values a handler's context has, and whose end ends that. Default: context.Background.
 	BaseContext func() context.Context
 
-	// ErrorHandler is told of each error that a handler returned (a panic: asynq.IsPanicError), with the handler's context and task,
-	// before it is known to anybody else. It is not told of jobs that Stop hands back. The worker waits for it. Default: nobody is.
+	// ErrorHandler is told of each error that a handler returned (a panic: asynq.IsPanicError), with the handler's context and task.
+	// It is not told of jobs that Stop hands back. The job has not ended before it returns. Default: nobody is told.
 	ErrorHandler asynq.ErrorHandler
 
 	// IsFailure says whether an error counts as an attempt. One that does not leaves the job all its attempts, but is one of the

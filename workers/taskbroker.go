@@ -14,9 +14,10 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// taskBroker is what the asynq server of a taskMaker takes for Redis. It hands out the messages that there are to run, and takes
-// results; all else succeeds and does nothing, and nothing is ever connected to. Like heldClient it knows asynq's calls by their keys;
-// the probe of newTaskMaker finds out if it does not.
+// taskBroker is what the asynq server of a taskMaker takes for Redis. It hands out the messages
+// that there are to run, and takes results; all else succeeds and does nothing, and nothing is ever
+// connected to. Like heldClient it knows asynq's calls by their keys; the probe of newTaskMaker
+// finds out if it does not.
 type taskBroker struct {
 	redis.UniversalClient
 	tasks *taskMaker
@@ -66,7 +67,8 @@ func (doNothing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	return func(context.Context, []redis.Cmder) error { return nil }
 }
 
-// Fields of asynq's TaskMessage. They do not change from version to version, since these messages lie in people's Redis.
+// Fields of asynq's TaskMessage. They do not change from version to version, since these messages
+// lie in people's Redis.
 const (
 	fieldType    = 1
 	fieldPayload = 2

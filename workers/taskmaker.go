@@ -15,9 +15,10 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// What asynq.GetTaskID and its kin read from a context, and a task's ResultWriter, only asynq's server can make, and only of a message
-// that it took from its broker. So a pool has a second asynq server, whose broker is in the memory of this process: it is handed a
-// message for each start of a job, and runs the start. Nothing of asynq's inside is touched, and Redis hears nothing of it.
+// What asynq.GetTaskID and its kin read from a context, and a task's ResultWriter, only asynq's
+// server can make, and only of a message that it took from its broker. So a pool has a second asynq
+// server, whose broker is in the memory of this process: it is handed a message for each start of a
+// job, and runs the start. Nothing of asynq's inside is touched, and Redis hears nothing of it.
 
 // taskMaker runs functions in what asynq makes of a job: its context and its task.
 type taskMaker struct {
@@ -37,7 +38,6 @@ type making struct {
 	message string
 	key     string
 	ctx     context.Context // ours
-	values  context.Context // has values besides
 	run     func(context.Context, *asynq.Task)
 
 	base context.Context // asynq's context stands on it
@@ -48,7 +48,8 @@ type making struct {
 
 type makingKey struct{}
 
-// newTaskMaker returns a taskMaker that has room for so many functions at a time, once it has seen that asynq makes what it should.
+// newTaskMaker returns a taskMaker that has room for so many functions at a time, once it has seen
+// that asynq makes what it should.
 func newTaskMaker(ctx context.Context, places int) (*taskMaker, error) {
 	return newTaskMakerOn(ctx, places, newTaskBroker)
 }
@@ -75,7 +76,7 @@ func newTaskMakerOn(ctx context.Context, places int, broker func(*taskMaker) red
 	if err := m.server.Start(asynq.HandlerFunc(m.handle)); err != nil {
 		return nil, fmt.Errorf("start asynq's server for contexts: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, errNothingRuns)
 	defer cancel()
 	if err := m.probe(ctx, panics); err != nil {
 		m.close()
@@ -92,12 +93,14 @@ func (m *taskMaker) close() {
 
 var errTaskMakerClosed = errors.New("the pool has stopped")
 
-// run calls f in a goroutine, and with a context and a task, of asynq's. The context is ctx, but also has what asynq knows of the job,
-// and the values of `values`; what is written to the task's ResultWriter goes to SetResult. It returns when f has, also by Goexit; f
-// must not panic. An error means that f was not called.
+// run calls f in a goroutine, and with a context and a task, of asynq's. The context is ctx, but
+// also has what asynq knows of the job, and the values of `values`; what is written to the task's
+// ResultWriter goes to SetResult. It returns when f has, also by Goexit; f must not panic. An error
+// means that f was not called.
 func (m *taskMaker) run(ctx, values context.Context, g *shaper.Grant, f func(context.Context, *asynq.Task)) error {
-	j := &making{message: messageOf(g), key: "asynq:{" + g.Tenant + "}:t:" + g.ID, ctx: ctx, values: values, run: f, done: make(chan struct{})}
-	// It has not ended, whatever ctx has, when asynq begins: else asynq would not. Nobody has to end it, since it has no parent.
+	j := &making{message: messageOf(g), key: "asynq:{" + g.Tenant + "}:t:" + g.ID, ctx: ctx, run: f, done: make(chan struct{})}
+	// It has not ended, whatever ctx has, when asynq begins: else asynq would not. Nobody has to
+	// end it, since it has no parent.
 	j.base, j.end = context.WithCancel(context.WithValue(context.WithoutCancel(values), makingKey{}, j))
 	m.mu.Lock()
 	m.byKey[j.key] = j
@@ -135,8 +138,8 @@ func (m *taskMaker) take() (message string, ok bool) {
 	}
 }
 
-// base is what asynq makes a context of. It asks once for each message, and the next one is not handed out before it has asked for
-// this one, see take.
+// base is what asynq makes a context of. It asks once for each message, and the next one is not
+// handed out before it has asked for this one, see take.
 func (m *taskMaker) base() context.Context {
 	select {
 	case j := <-m.bases:
@@ -189,7 +192,8 @@ type taskContext struct {
 	asynqs context.Context
 }
 
-// Value implements context.Context. Package context asks in this way which context ends this one and why, so its own come first.
+// Value implements context.Context. Package context asks in this way which context ends this one
+// and why, so its own come first.
 func (c taskContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
@@ -208,11 +212,14 @@ func (e *panicError) Error() string {
 }
 func (e *panicError) Unwrap() []error { return []error{errHandler, e.panicked} }
 
-// probePatience is how long asynq may take to make the first task. It takes less than a millisecond.
-const probePatience = 10 * time.Second
+// probePatience is how long asynq may take to make the first task. It takes less than a
+// millisecond. A test has less.
+var probePatience = 30 * time.Second
 
-// probe has asynq make a task, and looks at each part of it, so that a version of asynq that works differently is found out before it
-// runs a job.
+var errNothingRuns = errors.New("asynq's server runs nothing")
+
+// probe has asynq make a task, and looks at each part of it, so that a version of asynq that works
+// differently is found out before it runs a job.
 func (m *taskMaker) probe(ctx context.Context, panics <-chan error) error {
 	g := &shaper.Grant{Type: "shaper:probe", Payload: []byte("payload"), Headers: map[string]string{"name": "value"}, Charged: 3, MaxAttempts: 8}
 	g.Tenant, g.ID = "tenant", "id"
@@ -232,7 +239,10 @@ func (m *taskMaker) probe(ctx context.Context, panics <-chan error) error {
 				return err
 			}
 		case <-ctx.Done():
-			return strangeAsynq("asynq's server runs nothing: " + context.Cause(ctx).Error())
+			if cause := context.Cause(ctx); cause != errNothingRuns {
+				return cause
+			}
+			return strangeAsynq(errNothingRuns.Error())
 		}
 	}
 	if len(wrong) > 0 {

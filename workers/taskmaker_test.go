@@ -35,8 +35,8 @@ func grantOf(tenant, id string) *shaper.Grant {
 	return g
 }
 
-// TestTasksAreNotMixedUp makes many at a time, of the same ids in many tenants. Each function finds the context, the task, the values and
-// the writer of its own job.
+// TestTasksAreNotMixedUp makes many at a time, of the same ids in many tenants. Each function finds
+// the context, the task, the values and the writer of its own job.
 func TestTasksAreNotMixedUp(t *testing.T) {
 	m := testMaker(t, 8)
 	type key struct{}
@@ -71,7 +71,8 @@ func TestTasksAreNotMixedUp(t *testing.T) {
 	all.Wait()
 }
 
-// TestContextsOfTasks: a handler's context ends as the pool says, for its reason and at its deadline, whatever asynq made.
+// TestContextsOfTasks: a handler's context ends as the pool says, for its reason and at its
+// deadline, whatever asynq made.
 func TestContextsOfTasks(t *testing.T) {
 	m := testMaker(t, 1)
 	reason := errors.New("reason")
@@ -105,8 +106,9 @@ func TestContextsOfTasks(t *testing.T) {
 	}
 }
 
-// TestResultsOfStartsThatLostTheirJob: what a handler writes after its context ended, or after it returned, is refused, and never lands
-// with the next start of its job, which may be in the same pool.
+// TestResultsOfStartsThatLostTheirJob: what a handler writes after its context ended, or after it
+// returned, is refused, and never lands with the next start of its job, which may be in the same
+// pool.
 func TestResultsOfStartsThatLostTheirJob(t *testing.T) {
 	m := testMaker(t, 1) // the place is free once a context has ended, though the handler still runs
 	g := grantOf("a", "1")
@@ -155,7 +157,8 @@ func TestResultsOfStartsThatLostTheirJob(t *testing.T) {
 	}
 }
 
-// TestResultsThatAreTooLarge are an error and change nothing; SetResult, which returns none, cuts them.
+// TestResultsThatAreTooLarge are an error and change nothing; SetResult, which returns none, cuts
+// them.
 func TestResultsThatAreTooLarge(t *testing.T) {
 	m := testMaker(t, 1)
 	ctx := WithJob(t.Context(), Info{})
@@ -183,7 +186,8 @@ func TestTasksWhoseGoroutineEnds(t *testing.T) {
 	}
 }
 
-// TestClosedTaskMaker runs nothing, leaves nothing behind, and does not wait for functions that ignore the end of their contexts.
+// TestClosedTaskMaker runs nothing, leaves nothing behind, and does not wait for functions that
+// ignore the end of their contexts.
 func TestClosedTaskMaker(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	m, err := newTaskMaker(t.Context(), 2)
@@ -219,17 +223,17 @@ func (d dequeueOnly) EvalSha(ctx context.Context, sha string, keys []string, arg
 	return d.b.EvalSha(ctx, sha, keys, args...)
 }
 
-// TestStrangeAsynq: an asynq that takes no messages from where v0.26 does, writes no results there, or makes nothing of them, is found
-// out at the start, and named.
+// TestStrangeAsynq: an asynq that takes no messages from where v0.26 does, writes no results there,
+// or makes nothing of them, is found out at the start, and named.
 func TestStrangeAsynq(t *testing.T) {
 	before := goleak.IgnoreCurrent()
+	defer func(d time.Duration) { probePatience = d }(probePatience)
+	probePatience = time.Second
 	for name, strange := range map[string]func(*taskBroker) redis.UniversalClient{
 		"another dequeue":   func(b *taskBroker) redis.UniversalClient { return b.UniversalClient },
 		"results elsewhere": func(b *taskBroker) redis.UniversalClient { return dequeueOnly{b.UniversalClient, b} },
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		m, err := newTaskMakerOn(ctx, 1, func(m *taskMaker) redis.UniversalClient { return strange(newTaskBroker(m).(*taskBroker)) })
-		cancel()
+		m, err := newTaskMakerOn(t.Context(), 1, func(m *taskMaker) redis.UniversalClient { return strange(newTaskBroker(m).(*taskBroker)) })
 		if err == nil {
 			m.close()
 		}
@@ -238,6 +242,13 @@ func TestStrangeAsynq(t *testing.T) {
 		}
 	}
 	redistest.VerifyNone(t, before)
+
+	ended, end := context.WithCancelCause(t.Context())
+	reason := errors.New("reason")
+	end(reason)
+	if _, err := newTaskMakerOn(ended, 1, func(m *taskMaker) redis.UniversalClient { return newTaskBroker(m).(*taskBroker).UniversalClient }); err != reason {
+		t.Errorf("got %v, want the reason why there was no time to find out", err)
+	}
 
 	// What a handler would see without all this.
 	wrong := (&taskMaker{}).wrong(t.Context(), grantOf("a", "1"), asynq.NewTask("x", nil))

@@ -16,7 +16,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestSameBeforeAndAfter runs the service on asynq and on Jobshaper: its handler, its middleware and its callbacks see the same.
+// TestSameBeforeAndAfter runs the service on asynq and on Jobshaper: its handler, its middleware
+// and its callbacks see the same.
 func TestSameBeforeAndAfter(t *testing.T) {
 	want := []string{
 		"mail:send mail-1 of acme, retry 0 of 3",
