@@ -15,7 +15,7 @@ func (p *player) stepFinish() {
 	if p.r.IntN(2) == 0 {
 		next = poolOf(g.Token) + p.token()[2:]
 	}
-	p.finish(g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
+	p.finish(g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndError, EndUncharged, EndDead, EndThrottled, EndThrottledAll, EndBack}),
 		pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next)
 }
 
@@ -77,7 +77,7 @@ func (p *player) take(e ending, became string, n *Grant, sure bool) {
 		}
 		j.st = "-" // nowhere, until the next one is picked
 		// Only these ask for more; in the others the job itself is what should run next.
-		chains := e.next != "-" && (e.outcome == EndOK || e.outcome == EndError || e.outcome == EndDead)
+		chains := e.next != "-" && (e.outcome == EndOK || e.outcome == EndError || e.outcome == EndUncharged || e.outcome == EndDead)
 		out, run := p.m.inFlight()
 		room, waits := p.m.cap == 0 || out+run < p.m.cap, ""
 		for _, name := range p.m.names {
@@ -129,7 +129,7 @@ func (p *player) stepBatch() {
 		if !ok {
 			return
 		}
-		e := ending{g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndDead, EndThrottled, EndThrottledAll, EndBack}),
+		e := ending{g, pick(p.r, []Ending{EndOK, EndOK, EndError, EndUncharged, EndDead, EndThrottled, EndThrottledAll, EndBack}),
 			pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-", p.began()}
 		if p.r.IntN(3) > 0 {
 			e.next = poolOf(g.Token) + p.token()[2:]
@@ -246,10 +246,11 @@ func (p *player) became(t *mTenant, j *mJob, e ending, cancelled, unstarted bool
 		}
 		t.toFront(j)
 		return "back"
-	case throttled:
-		if outcome == EndThrottled {
+	case throttled || outcome == EndUncharged:
+		switch outcome {
+		case EndThrottled:
 			t.until = max(t.until, until)
-		} else {
+		case EndThrottledAll:
 			p.m.until = max(p.m.until, until)
 		}
 		j.fg++
@@ -257,6 +258,11 @@ func (p *player) became(t *mTenant, j *mJob, e ending, cancelled, unstarted bool
 			p.seen("dead by throttles")
 			t.bury(j, p.now)
 			return "dead"
+		}
+		if !throttled {
+			p.seen("uncharged")
+			j.st, j.at = "z", until
+			return "retry"
 		}
 		t.toFront(j)
 		return "back"

@@ -126,26 +126,22 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     if not unstarted then j.fg = j.fg + 1 end
     to_front(T, id, j)
     answer = 'back'
-  elseif throttled then
-    local h = outcome == 'throttled' and t or ds
-    if num(h, 'until') < now + delay then
-      put(h, 'until', now + delay)
-      hush(outcome == 'throttled' and T or '')
+  elseif throttled or outcome == 'uncharged' then
+    if throttled then
+      local h = outcome == 'throttled' and t or ds
+      if num(h, 'until') < now + delay then
+        put(h, 'until', now + delay)
+        hush(outcome == 'throttled' and T or '')
+      end
+      count(ds, t, 'throttled')
     end
     j.fg, j.throttles, j.err = j.fg + 1, j.throttles + 1, text
-    count(ds, t, 'throttled')
     if j.throttles >= nrule(ds, t, 'p:throttles') then
-      bury(ds, t, id, j, 'throttled', text, now)
+      bury(ds, t, id, j, throttled and 'throttled' or 'failed', text, now)
       answer = 'dead'
-    else
+    elseif throttled then
       to_front(T, id, j)
       answer = 'back'
-    end
-  elseif outcome == 'uncharged' then
-    j.fg, j.throttles = j.fg + 1, j.throttles + 1
-    if j.throttles >= nrule(ds, t, 'p:throttles') then
-      bury(ds, t, id, j, 'failed', text, now)
-      answer = 'dead'
     else
       retry(ds, t, id, j, text, now + delay)
       answer = 'retry'
