@@ -1,6 +1,7 @@
 package jobshaper
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -32,6 +33,12 @@ type Config struct {
 	Handler     asynq.Handler // what runs a job, a ServeMux with middleware too; nil = no job is run here
 	Roles       Role          // what this process does; default: all if there is a Handler, else nothing
 	Concurrency int           // places: how many jobs run at a time in this process; default 10
+
+	// These four are asynq's own, so that what stands in an asynq.Config can be copied; see workers.Config.
+	BaseContext    func() context.Context // a handler's context has its values, and ends with it
+	ErrorHandler   asynq.ErrorHandler     // is told of each error that a handler returned
+	IsFailure      func(error) bool       // whether an error costs an attempt; default: all do
+	RetryDelayFunc asynq.RetryDelayFunc   // how long a job waits after an error; default: the policy's backoff
 
 	Grace     time.Duration // how long Stop lets running jobs go on; default 30s
 	KillGrace time.Duration // how long Stop waits for them after it has ended their contexts; default 5s
@@ -83,7 +90,8 @@ func (c *Config) policed() bool {
 
 // pool makes the workers. h may be nil.
 func (c *Config) pool(rdb redis.UniversalClient, downstream string, h *holder) (*workers.Pool, error) {
-	cfg := workers.Config{Concurrency: c.Concurrency, Grace: c.Grace, KillGrace: c.KillGrace, Logger: c.Logger}
+	cfg := workers.Config{Concurrency: c.Concurrency, Grace: c.Grace, KillGrace: c.KillGrace, Logger: c.Logger,
+		BaseContext: c.BaseContext, ErrorHandler: c.ErrorHandler, IsFailure: c.IsFailure, RetryDelayFunc: c.RetryDelayFunc}
 	if h != nil {
 		cfg.Forgotten = h.apply
 	}

@@ -175,9 +175,16 @@ func TestEnqueueTakesAsynqsTasks(t *testing.T) {
 	if j := w.job("a", "j"); j.Type != "mail" || string(j.Payload) != "body" {
 		t.Errorf("%+v", j)
 	}
-	for _, o := range []asynq.Option{asynq.Queue("q"), asynq.Unique(time.Hour), asynq.Group("g"), asynq.Deadline(time.Now())} {
-		if _, err := w.client.Enqueue(t.Context(), "a", task, o); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%v was taken", o)
+	for _, refused := range []struct {
+		option        asynq.Option
+		name, instead string
+	}{
+		{asynq.Queue("q"), "Queue(", "the tenant"}, {asynq.Unique(time.Hour), "Unique(", "TaskID"},
+		{asynq.Group("g"), "Group(", "a job that stands for the group"}, {asynq.Deadline(time.Now()), "Deadline(", "MaxWait"},
+	} {
+		_, err := w.client.Enqueue(t.Context(), "a", task, refused.option)
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), refused.name) || !strings.Contains(err.Error(), refused.instead) {
+			t.Errorf("%v: got %v, want an error that names it and %s", refused.option, err, refused.instead)
 		}
 	}
 	if _, err := w.client.Enqueue(t.Context(), "a", asynq.NewTaskWithHeaders("mail", nil, map[string]string{"k": "\xed\xa0\xbd"})); !errors.Is(err, ErrInvalid) {

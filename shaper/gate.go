@@ -69,15 +69,18 @@ type Grant struct {
 	Wait      time.Duration // from the moment the reply was made until the slot; negative if the slot passed
 	Slot      time.Time     // by Redis' clock
 	Attempt   int           // which start of the job this is, from 1; if it never happens, the next one has this number
-	Charged   int           // starts that count against the maximum of attempts, this one included
+	Charged   int           // starts that count against MaxAttempts, this one included
 	Tolerance time.Duration // a start later than slot + Tolerance needs another slot
 	Lease     time.Duration
 	Timeout   time.Duration
 	Backoff   Backoff
-	Type      string
-	Payload   []byte
-	Headers   map[string]string
-	Since     time.Time // when the job was accepted or became due
+
+	MaxAttempts int // after so many charged starts that failed the job is dead
+
+	Type    string
+	Payload []byte
+	Headers map[string]string
+	Since   time.Time // when the job was accepted or became due
 }
 
 // Answers of Enter and Again other than a Grant.
@@ -126,12 +129,16 @@ func granted(r *reply, token string) (*Grant, error) {
 	g.Timeout = time.Duration(r.int()) * time.Millisecond
 	g.Backoff.Min = time.Duration(r.int()) * time.Millisecond
 	g.Backoff.Max = time.Duration(r.int()) * time.Millisecond
+	g.MaxAttempts = int(r.int())
 	e, err := decodeBody(r.str())
 	if err != nil {
 		return g, fmt.Errorf("job %s of tenant %s: %w", g.ID, g.Tenant, err)
 	}
 	if e.timeout > 0 {
 		g.Timeout = e.timeout
+	}
+	if e.attempts > 0 {
+		g.MaxAttempts = e.attempts
 	}
 	g.Type, g.Payload, g.Headers, g.Since = e.typ, e.payload, e.headers, e.since
 	return g, nil
@@ -143,6 +150,7 @@ type Ending string
 const (
 	EndOK           Ending = "ok"
 	EndError        Ending = "error"         // comes back after Delay, or is dead if it used up its attempts
+	EndUncharged    Ending = "uncharged"     // comes back after Delay; not charged, but one of the max_throttles starts after which it is dead
 	EndDead         Ending = "dead"          // no attempt can succeed
 	EndThrottled    Ending = "throttled"     // the tenant is paused for Delay; not charged
 	EndThrottledAll Ending = "throttled-all" // the downstream is paused for Delay; not charged
@@ -152,7 +160,7 @@ const (
 // Finish is what a worker reports.
 type Finish struct {
 	Ending Ending
-	Delay  time.Duration // backoff of EndError, pause of EndThrottled
+	Delay  time.Duration // backoff of EndError and EndUncharged, pause of EndThrottled
 	Text   string        // result or error
 	Next   string        // a fresh token, if the worker wants the downstream's next job at once
 	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back

@@ -33,7 +33,7 @@ func (s State) Ended() bool {
 
 // Why a job is dead.
 const (
-	ReasonFailed  = "failed"  // its last allowed attempt failed
+	ReasonFailed  = "failed"  // its last allowed attempt failed, or max_throttles starts did without being charged
 	ReasonRefused = "refused" // the handler or downstream said that no attempt can succeed
 	ReasonCrashed = "crashed" // its worker vanished too often
 
@@ -52,7 +52,7 @@ type Job struct {
 	Attempt    int       // starts so far, also one that is granted and waits for its slot; strictly increasing
 	Charged    int       // those of them that count against max_attempts
 	Crashes    int       // starts whose worker vanished
-	Throttles  int       // starts after which the downstream asked to slow down; not known once ended, except for dead jobs
+	Throttles  int       // starts that max_throttles bounds: throttled, or failed without being charged; not known once ended, except for dead jobs
 	Accepted   time.Time // when it was accepted, or became due if it was delayed
 	Due        time.Time // for StateDelayed
 	Slot       time.Time // the slot of its last start

@@ -18,7 +18,7 @@ func (p *player) stepFinish() {
 	if p.r.IntN(2) == 0 {
 		next = p.tokenOf(g)
 	}
-	p.report(p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndError, model.EndDead, model.EndThrottled,
+	p.report(p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndError, model.EndUncharged, model.EndDead, model.EndThrottled,
 		model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next))
 }
 
@@ -30,7 +30,7 @@ func (p *player) stepBatch() {
 		if !ok {
 			return
 		}
-		e := p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndDead, model.EndThrottled,
+		e := p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndUncharged, model.EndDead, model.EndThrottled,
 			model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second}), "-")
 		if p.r.IntN(3) > 0 {
 			e.Next = p.tokenOf(g)
@@ -81,6 +81,9 @@ func (p *player) report(l ...model.Report) {
 		if j := p.held(e); j != nil && j.Granted && e.Late == "-" && (e.Ending == model.EndBack || e.Ending == model.EndDead) {
 			p.seen("called off")
 		}
+		if j := p.held(e); j != nil && j.State != model.Cancelling && e.Ending == model.EndUncharged {
+			p.seen("uncharged")
+		}
 		p.log("%+v", e)
 	}
 	alone, out := len(l) == 1 && p.held(l[0]) != nil, slices.Clone(p.m.Out.Lines())
@@ -110,7 +113,7 @@ func (p *player) report(l ...model.Report) {
 // satisfied checks that a worker that asked for more, and was given nothing, could not have been.
 func (p *player) satisfied(e model.Report) {
 	p.t.Helper()
-	chains := e.Next != "-" && (e.Ending == model.EndOK || e.Ending == model.EndError || e.Ending == model.EndDead)
+	chains := e.Next != "-" && (e.Ending == model.EndOK || e.Ending == model.EndError || e.Ending == model.EndUncharged || e.Ending == model.EndDead)
 	if most := p.m.Policy.MaxInFlight; !chains || most > 0 && int64(p.m.Out.Len()+p.m.Running.Len()) >= most {
 		return
 	}

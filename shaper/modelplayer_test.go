@@ -124,7 +124,7 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
-	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "begun by a beat", "batch of a tenant", "batch of tenants", "restart"}
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 

@@ -21,6 +21,14 @@ func (d maxWaitOption) Value() any             { return time.Duration(d) }
 // MaxWait is an option of Client.Enqueue: the job expires unstarted once it has waited longer than d.
 func MaxWait(d time.Duration) asynq.Option { return maxWaitOption(d) }
 
+// insteadOf says what to use instead of asynq's options that have no meaning here.
+var insteadOf = map[asynq.OptionType]string{
+	asynq.QueueOpt:    "the tenant, an argument of Enqueue",
+	asynq.UniqueOpt:   "TaskID: the same id is accepted once",
+	asynq.DeadlineOpt: "Timeout for an attempt, MaxWait for the time until the first",
+	asynq.GroupOpt:    "a job that stands for the group: jobs are not put together",
+}
+
 // Enqueue offers an asynq task as a job of a tenant, see Offer. Of asynq's options it takes MaxRetry, Timeout,
 // ProcessAt, ProcessIn, TaskID and Retention, and MaxWait of this package. The others are an error: Queue, Group,
 // Unique and Deadline have no meaning here, a repeated TaskID is found out without Unique.
@@ -77,7 +85,11 @@ func specOf(tenant string, task *asynq.Task, opts []asynq.Option) (Spec, error) 
 				continue
 			}
 		}
-		return Spec{}, &FieldError{"option", o.String(), "MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID, Retention or MaxWait"}
+		want, known := insteadOf[o.Type()]
+		if !known {
+			want = "MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID, Retention or MaxWait"
+		}
+		return Spec{}, &FieldError{"option", o.String(), want}
 	}
 	return s, nil
 }

@@ -32,7 +32,7 @@ type Policy struct {
 	OnFull       OnFull        // what happens to a new job when Depth jobs wait
 	MaxInFlight  int           // tickets out and jobs running, 1 … 1 000 000
 	MaxAttempts  int           // starts that may fail before a job is dead, 1 … 1000
-	MaxThrottles int           // starts that may be throttled before a job is dead; they are not charged as attempts. 1 … 1 000 000
+	MaxThrottles int           // starts that may be throttled, or fail without being charged, before a job is dead. 1 … 1 000 000
 	Backoff      Backoff       // wait before a failed job comes back
 	Timeout      time.Duration // a handler's time; its context ends then. 1ms … 30d
 	MaxWait      time.Duration // a job that waited longer expires unstarted; negative = for ever

@@ -8,5 +8,8 @@
 //   - a handler keeps its place until it returns, also when it ignores its context;
 //   - after Stop began nothing starts, and what could not end within the grace is handed back without being charged.
 //
+// A handler that was written for asynq runs as it is: its context and its task are asynq's own (see New), and the callbacks of an
+// asynq.Config are fields of Config. docs/migrating-from-asynq.md tells what is different.
+//
 // asynq carries tickets, not jobs: see shaper.Ticket, and docs/architecture.md for what can go wrong in between.
 package workers

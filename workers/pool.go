@@ -28,6 +28,25 @@ type Config struct {
 	Logger      *slog.Logger  // default slog.Default()
 	Metrics     *Metrics      // default: none
 
+	// These four are asynq's, so that what stands in an asynq.Config can be copied. A panic in one of them is logged, and the default
+	// takes its place.
+
+	// BaseContext returns a context whose values a handler's context has, and whose end ends that. Default: context.Background.
+	BaseContext func() context.Context
+
+	// ErrorHandler is told of each error that a handler returned (a panic: asynq.IsPanicError), with the handler's context and task.
+	// It is not told of jobs that Stop hands back. The job has not ended before it returns. Default: nobody is told.
+	ErrorHandler asynq.ErrorHandler
+
+	// IsFailure says whether an error counts as an attempt. One that does not leaves the job all its attempts, but is one of the
+	// max_throttles starts after which it is dead all the same. It is not asked about errors that say what is to be done: SkipRetry,
+	// RevokeTask, Throttled. Default: all do.
+	IsFailure func(error) bool
+
+	// RetryDelayFunc says how long a job waits after an error, at most MaxRetryDelay; n is how often it was retried before. It is
+	// not asked about SkipRetry, RevokeTask and Throttled. Default: the policy's backoff.
+	RetryDelayFunc asynq.RetryDelayFunc
+
 	// Forgotten is called when Redis has lost all that it had (FLUSHALL, or a restart without its file), before the pool reports
 	// itself there again: until it returns nil the pool is given no job. Whoever set policies sets them again. Default: nothing.
 	Forgotten func(context.Context) error
@@ -53,6 +72,9 @@ func (c Config) withDefaults() (Config, error) {
 		if *d.v == 0 {
 			*d.v = d.def
 		}
+	}
+	if c.ErrorHandler != nil && usable.Nil(c.ErrorHandler) {
+		return c, &shaper.FieldError{Field: "ErrorHandler", Value: "a nil pointer or function", Want: "a handler of errors, or none"}
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -86,6 +108,7 @@ type Pool struct {
 	stopped  bool
 	unhook   func() bool // of the end of Start's context
 	server   *asynq.Server
+	tasks    *taskMaker
 	listener *shaper.Listener
 	beats    *beater
 
@@ -96,9 +119,10 @@ type Pool struct {
 	idle     sync.WaitGroup // counts tickets that are being served
 }
 
-// New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware too; inside it
-// JobFrom tells about the job, and what asynq tells about a task (GetTaskID, GetRetryCount, Task.ResultWriter) is not there.
-// rdb stays its owner's to close.
+// New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware too, as it runs on an asynq server.
+// Inside it JobFrom tells about the job, and so does asynq: GetTaskID its id, GetRetryCount how many of its attempts were used up
+// before this one, GetMaxRetry how many there are after the first, GetQueueName its tenant. The task's ResultWriter does what
+// SetResult does, but refuses more than MaxResult bytes. docs/migrating-from-asynq.md has the rest. rdb stays its owner's to close.
 func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cfg Config) (*Pool, error) {
 	gate, err := shaper.NewGate(rdb, downstream)
 	if err != nil {
@@ -142,6 +166,16 @@ func (p *Pool) Start(ctx context.Context) error {
 	if p.started || p.stopped {
 		return errors.New("pool was started or stopped before")
 	}
+	tasks, err := newTaskMaker(ctx, p.cfg.Concurrency)
+	if err != nil {
+		return fmt.Errorf("start pool: %w", err)
+	}
+	defer func() {
+		if !p.started {
+			tasks.close()
+		}
+	}()
+	p.tasks = tasks
 	beats, err := newBeater(p)
 	if err != nil {
 		return err
@@ -232,6 +266,7 @@ func (p *Pool) Stop() {
 	}
 	p.abandon()
 	p.server.Shutdown()
+	p.tasks.close()
 	p.beats.stop()
 	p.listener.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -191,6 +191,9 @@ func TestPlacesAreKept(t *testing.T) {
 	}, Config{Concurrency: 2})
 	_, err := b.pool.gate.Beat(t.Context(), "elsewhere", 10, time.Minute, nil) // places to release for
 	b.must(err)
+	b.pool.tasks, err = newTaskMaker(t.Context(), 10) // the pool does not start
+	b.must(err)
+	t.Cleanup(b.pool.tasks.close)
 	var served sync.WaitGroup
 	var tickets atomic.Int64
 	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(_ context.Context, released []shaper.Ticket) error {

@@ -156,7 +156,7 @@ func (p *Pool) run(s *start, more bool) *start {
 	if more && f.Ending != shaper.EndBack && p.hold.Err() == nil {
 		f.Next = shaper.NewToken(p.id)
 	}
-	if f.Ending == shaper.EndError || f.Ending == shaper.EndDead {
+	if f.Ending == shaper.EndError || f.Ending == shaper.EndUncharged || f.Ending == shaper.EndDead {
 		p.log.Info("attempt failed", "tenant", g.Tenant, "job", g.ID, "attempt", g.Attempt, "err", f.Text)
 	}
 	return p.finish(s, f)
@@ -254,19 +254,21 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 	defer cancel()
 	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
 		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
-	task := asynq.NewTaskWithHeaders(g.Type, g.Payload, g.Headers)
+	base, fault := p.cfg.base()
+	ctx, stop := endsWith(ctx, base)
+	defer stop()
 	slot := s.asked.Add(g.Wait) // or a little earlier
-	ended := make(chan struct{})
-	go func() { // its own goroutine, so that Goexit ends only the handler; it sleeps itself, so that no switch follows the sleep
-		defer close(ended)
-		fault := fmt.Errorf("handler ended its goroutine: %w", errHandler)
+	// In a goroutine of asynq's, so that Goexit ends only the handler. It sleeps itself, so that no switch follows the sleep.
+	err := p.tasks.run(ctx, base, g, func(ctx context.Context, task *asynq.Task) {
+		lost := fmt.Errorf("handler ended its goroutine: %w", errHandler) // unless something else becomes of it
 		defer func() {
 			if r := recover(); r != nil {
-				fault = fmt.Errorf("handler panicked: %v: %w", r, errHandler)
+				lost = &panicError{r, p.tasks.panicked}
 				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
 			if how == hasStarted && f.Ending == "" {
-				f = outcome(ctx, g, fault)
+				f = outcome(ctx, g, lost)
+				p.consult(ctx, g, task, lost, &f)
 			}
 		}()
 		if precise.SleepUntil(s.wait, at) != nil || s.ctx.Err() != nil {
@@ -279,13 +281,20 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 		}
 		how = hasStarted
 		s.begun.Store(true)
-		crashpoint.Hit("handler.before")
-		err := p.handler.ProcessTask(ctx, task)
-		crashpoint.Hit("handler.after")
+		err := fault
+		if err == nil {
+			crashpoint.Hit("handler.before")
+			err = p.handler.ProcessTask(ctx, task)
+			crashpoint.Hit("handler.after")
+		}
 		// outcome belongs in here: what an error's methods do is the handler's doing too, and those of a nil *MyError panic.
 		f = outcome(ctx, g, err)
-	}()
-	<-ended
+		p.consult(ctx, g, task, err, &f)
+	})
+	if err != nil {
+		p.log.Warn("start called off", "tenant", g.Tenant, "job", g.ID, "err", err)
+		return f, late, calledOff
+	}
 	if how == hasStarted {
 		f.Began = shaper.BeganAfter(late - at.Sub(slot)) // the slot came at `at`, or a little earlier: closer than by this call alone
 		p.cfg.Metrics.handled(time.Since(slot.Add(late)))

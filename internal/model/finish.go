@@ -9,6 +9,7 @@ const (
 	EndOK           Ending = "ok"
 	EndError        Ending = "error"         // it is tried again after a delay, unless that happened too often
 	EndDead         Ending = "dead"          // it is not tried again
+	EndUncharged    Ending = "uncharged"     // failed, which costs no attempt
 	EndThrottled    Ending = "throttled"     // the downstream asked to slow down: its tenant is paused
 	EndThrottledAll Ending = "throttled-all" // or the whole downstream
 	EndBack         Ending = "back"          // handed back at a shutdown
@@ -99,7 +100,7 @@ func (f *finish) report(r Report) Ended {
 	out := Ended{}
 	// Only these ask for more; in the others the job itself is what should run next. The next one is
 	// picked before this one is written down, so that it cannot be this one.
-	if r.Next != "-" && (r.Ending == EndOK || r.Ending == EndError || r.Ending == EndDead) {
+	if r.Next != "-" && (r.Ending == EndOK || r.Ending == EndError || r.Ending == EndUncharged || r.Ending == EndDead) {
 		if out.Next = f.next(r.Next); out.Next != nil {
 			j.Next = out.Next.Tenant + "/" + out.Next.ID
 		}
@@ -169,6 +170,19 @@ func (f *finish) became(t *Tenant, j *Job, r Report, cancelled, unstarted bool) 
 		}
 		t.toFront(j)
 		return "back"
+	case EndUncharged:
+		if cancelled {
+			break
+		}
+		j.Forgiven++
+		j.Throttles++
+		if j.Throttles >= f.Limits(t).MaxThrottles {
+			f.bury(t, j)
+			return "dead"
+		}
+		t.later(j, Backoff, until)
+		f.count(t, "retried")
+		return "retry"
 	default:
 		if cancelled {
 			break

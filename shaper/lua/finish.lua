@@ -7,7 +7,8 @@
 --   tenant
 --   id
 --   token that owns the job
---   outcome: ok, error, dead, throttled (the tenant), throttled-all (the downstream), back (handed back unstarted or at a shutdown)
+--   outcome: ok, error, uncharged (an error that is not charged), dead, throttled (the tenant), throttled-all (the downstream), back
+--     (handed back unstarted or at a shutdown)
 --   µs: backoff of an error, pause of a throttle
 --   result or error text
 --   token for the next job, "-" = no more work
@@ -64,6 +65,14 @@ local function take_next(more)
   return t, id, j, body
 end
 
+-- retry has a job wait out its backoff.
+local function retry(ds, t, id, j, text, at)
+  j.st, j.err = 'z', text
+  store(t.name, id, j)
+  call('ZADD', k_later(t.name), int(at), id)
+  count(ds, t, 'retried')
+end
+
 local function report(T, id, tok, outcome, delay, text, more, late)
   local j = state(T, id)
   if not j then
@@ -90,7 +99,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   elseif outcome ~= 'back' and not unstarted and num(t, 'row') > 0 then
     put(t, 'row', 0)
   end
-  local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'dead')
+  local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'uncharged' or outcome == 'dead')
   left(ds, t, id, j, chains)
   if late ~= '-' then -- how long its jobs run, on average of the last eight or so
     local took = math.max(0, now - j.slot)
@@ -119,20 +128,25 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     if not unstarted then j.fg = j.fg + 1 end
     to_front(T, id, j)
     answer = 'back'
-  elseif throttled then
-    local h = outcome == 'throttled' and t or ds
-    if num(h, 'until') < now + delay then
-      put(h, 'until', now + delay)
-      hush(outcome == 'throttled' and T or '')
+  elseif throttled or outcome == 'uncharged' then
+    if throttled then
+      local h = outcome == 'throttled' and t or ds
+      if num(h, 'until') < now + delay then
+        put(h, 'until', now + delay)
+        hush(outcome == 'throttled' and T or '')
+      end
+      count(ds, t, 'throttled')
     end
     j.fg, j.throttles, j.err = j.fg + 1, j.throttles + 1, text
-    count(ds, t, 'throttled')
     if j.throttles >= nrule(ds, t, 'p:throttles') then
-      bury(ds, t, id, j, 'throttled', text, now)
+      bury(ds, t, id, j, throttled and 'throttled' or 'failed', text, now)
       answer = 'dead'
-    else
+    elseif throttled then
       to_front(T, id, j)
       answer = 'back'
+    else
+      retry(ds, t, id, j, text, now + delay)
+      answer = 'retry'
     end
   else
     count(ds, t, 'failed')
@@ -142,10 +156,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
       bury(ds, t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
       answer = 'dead'
     else
-      j.st, j.err = 'z', text
-      store(T, id, j)
-      call('ZADD', k_later(T), int(now + delay), id)
-      count(ds, t, 'retried')
+      retry(ds, t, id, j, text, now + delay)
       answer = 'retry'
     end
   end

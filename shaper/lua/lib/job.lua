@@ -4,11 +4,13 @@
 -- state (k_state)  "st rel att fg cr tok slot since nx reason[,throttles=N][,granted] err"
 --   st     w waiting (has been out before), o ticket out, r running, c running and cancelled, z waiting out a backoff, x dead
 --   rel    release number: how many tickets were released for it; tells its last ticket from older ones, see inherit
---   att    starts so far; fg those that are forgiven (throttled, handed back, crashed): att - fg count against the maximum
+--   att    starts so far; fg those that are forgiven (throttled, uncharged, handed back, crashed): att - fg
+--          count against the maximum
 --   granted  the last of them has its slot, and is not known to have begun: called_off takes it back, began counts it
 --   cr     crashes    tok  the owner's token    slot  µs of its last start    since  µs, keeps the order of those that came back
 --   nx     "tenant/id" that the finishing call was given to run next, so that its replay can answer the same
---   throttles  starts after which the downstream asked to slow down, since it was accepted or requeued
+--   throttles  starts that max_throttles bounds, since it was accepted or requeued: the downstream asked to slow down after them, or
+--     they failed without being charged
 
 -- include tenant
 

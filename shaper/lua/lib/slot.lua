@@ -33,8 +33,9 @@ local function entered(ds, t, j, tok, kept)
 end
 
 -- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed), slot, attempt, starts
--- charged, τ (µs), lease (µs), the tenant's timeout and backoff (ms), body.
+-- charged, τ (µs), lease (µs), the tenant's timeout and backoff (ms) and
+-- maximum of attempts, body.
 local function granted(ds, t, id, j, now, body)
   return { 'run', t.name, id, int(j.slot - now), int(j.slot), int(j.att), int(j.att - j.fg), int(ds.tau), int(ds.lease),
-    rule(ds, t, 'p:timeout'), rule(ds, t, 'p:bmin'), rule(ds, t, 'p:bmax'), body }
+    rule(ds, t, 'p:timeout'), rule(ds, t, 'p:bmin'), rule(ds, t, 'p:bmax'), rule(ds, t, 'p:attempts'), body }
 end
