@@ -69,7 +69,9 @@ func (f *finish) report(r Report) Ended {
 	if !j.Owned(r.Token) {
 		return f.replayed(j, r.Next)
 	}
-	f.touched[t] = f.touched[t]
+	if !f.touched[t] {
+		f.touched[t] = false
+	}
 	cancelled, attempt := j.State == Cancelling, j.Starts
 	never := r.Late == "-"
 	unstarted := never && (r.Ending == EndBack || r.Ending == EndDead)
