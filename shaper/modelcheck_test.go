@@ -23,12 +23,10 @@ for name in string.gmatch(ARGV[1], '%S+') do
   for i, id in ipairs(ids) do ends[i] = P .. 'e:' .. name .. ':' .. id end
   ends = redis.call('MGET', unpack(ends))
   for i = 1, #ids do ends[i] = ends[i] or '' end
-  local wait = redis.call('ZRANGE', P .. 'b:' .. name, 0, -1)
-  for _, id in ipairs(redis.call('LRANGE', P .. 'w:' .. name, 0, -1)) do wait[#wait + 1] = id end
-  T[#T + 1] = { wait, redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'),
-    redis.call('HGETALL', P .. 's:' .. name), redis.call('HKEYS', P .. 'j:' .. name),
-    redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 't:' .. name), ends,
-    redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES') }
+  T[#T + 1] = { redis.call('ZRANGE', P .. 'b:' .. name, 0, -1, 'WITHSCORES'), redis.call('LRANGE', P .. 'w:' .. name, 0, -1),
+    redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES'),
+    redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 's:' .. name),
+    redis.call('HKEYS', P .. 'j:' .. name), redis.call('HGETALL', P .. 't:' .. name), ends }
 end
 local log = redis.call('XRANGE', P .. 'log', '-', '+')
 for i, e in ipairs(log) do log[i] = e[2][2] end
@@ -38,27 +36,28 @@ return { redis.call('HGETALL', P .. 'd'), redis.call('HGETALL', P .. 'pools'),
 
 // view is what lookScript saw, or what the model holds.
 type view struct {
-	ds, pools            map[string]string
-	out, run, due, ready map[string]string // name -> score
-	wait                 map[string][]string
-	later, state         map[string]map[string]string
-	dead, hash, ends     map[string]map[string]string
-	outs                 map[string]map[string]string
-	bodies               map[string][]string
-	log                  []string
+	Downstream           map[string]string // the fields of its hash that the model knows of
+	Pools                map[string]string
+	Out, Run, Due, Ready []model.Line
+	Tenants              map[string]tenantView
+	Log                  []string
+	raw                  map[string]map[string]string // what it was read from, with what the model does not know
 }
 
-func newView() view {
-	return view{wait: map[string][]string{}, bodies: map[string][]string{}, later: map[string]map[string]string{},
-		state: map[string]map[string]string{}, dead: map[string]map[string]string{}, hash: map[string]map[string]string{},
-		ends: map[string]map[string]string{}, outs: map[string]map[string]string{}}
+type tenantView struct {
+	Back, Later, Outs, Dead []model.Line
+	Fresh                   []string
+	States, Ends            map[string]string // as they stand, but for texts
+	Bodies                  map[string]bool
+	Hash                    map[string]string
 }
 
 // Fields of the hashes that the model knows of, besides the counters.
 var (
-	bothFields      = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
-	downstreamKnown = append([]string{"clock", "from", "mercy", "places", "alive"}, bothFields...)
-	tenantKnown     = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
+	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
+	downstreamKnown  = append([]string{"clock", "from", "mercy", "places", "alive"}, bothFields...)
+	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
+	noLines, noWords = []model.Line{}, []string{}
 )
 
 const (
@@ -67,7 +66,7 @@ const (
 )
 
 func list(v any) []string {
-	l := []string{}
+	l := noWords
 	for r := replyOf(v); r.more(); {
 		l = append(l, r.str())
 	}
@@ -83,14 +82,15 @@ func pairs(v any) map[string]string {
 	return m
 }
 
-// scores reads a sorted set.
-func scores(v any) map[string]string {
-	m := pairs(v)
-	for name, score := range m {
-		at, _ := strconv.ParseFloat(score, 64) // miniredis may write 1e+06
-		m[name] = fmt.Sprint(int64(at))
+// lines reads a sorted set.
+func lines(v any) []model.Line {
+	l := noLines
+	for r := replyOf(v); r.more(); {
+		name := r.str()
+		at, _ := strconv.ParseFloat(r.str(), 64)
+		l = append(l, model.Line{At: int64(at), Name: name})
 	}
-	return m
+	return l
 }
 
 // known picks the fields that the model knows of; one that is not set is 0.
@@ -111,44 +111,34 @@ func look(w *world, names, ids []string) view {
 	}
 	raw, err := lookScript.Run(w.t.Context(), w.rdb, w.q.keys(), args...).Result()
 	w.must(err)
-	r, v := replyOf(raw), newView()
-	v.ds, v.pools, v.out, v.run, v.due, v.ready = pairs(r.next()), pairs(r.next()), scores(r.next()), scores(r.next()), scores(r.next()), scores(r.next())
+	r := replyOf(raw)
+	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
+	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
+	v.Downstream = known(keep("downstream", pairs(r.next())), downstreamKnown)
+	v.Pools, v.Out, v.Run, v.Due, v.Ready = pairs(r.next()), lines(r.next()), lines(r.next()), lines(r.next()), lines(r.next())
 	tenants := replyOf(r.next())
 	for _, name := range names {
-		t := replyOf(tenants.next())
-		v.wait[name], v.later[name], v.state[name] = list(t.next()), scores(t.next()), pairs(t.next())
-		v.bodies[name], v.dead[name], v.hash[name] = list(t.next()), scores(t.next()), pairs(t.next())
-		slices.Sort(v.bodies[name])
-		v.ends[name] = map[string]string{}
-		for i, line := range list(t.next()) {
+		r := replyOf(tenants.next())
+		t := tenantView{Back: lines(r.next()), Fresh: list(r.next()), Later: lines(r.next()), Outs: lines(r.next()),
+			Dead: lines(r.next()), States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+		for id, line := range keep("states "+name, pairs(r.next())) {
+			t.States[id] = stateOf(line)
+		}
+		for _, id := range list(r.next()) {
+			t.Bodies[id] = true
+		}
+		t.Hash = known(keep("tenant "+name, pairs(r.next())), tenantKnown)
+		ends := keep("ends "+name, map[string]string{})
+		for i, line := range list(r.next()) {
 			if line != "" {
-				v.ends[name][ids[i]] = line
+				first, _, _ := strings.Cut(line, "\n")
+				ends[ids[i]], t.Ends[ids[i]] = line, strings.Join(strings.Fields(first)[:endWords], " ")
 			}
 		}
-		v.outs[name] = scores(t.next())
+		v.Tenants[name] = t
 	}
-	v.log = list(r.next())
+	v.Log = list(r.next())
 	return v
-}
-
-// known is the part of a view that the model knows of.
-func (v view) known() view {
-	v.ds = known(v.ds, downstreamKnown)
-	all := newView()
-	all.ds, all.pools, all.out, all.run, all.due, all.ready, all.log = v.ds, v.pools, v.out, v.run, v.due, v.ready, v.log
-	all.wait, all.later, all.dead, all.outs, all.bodies = v.wait, v.later, v.dead, v.outs, v.bodies
-	for name := range v.hash {
-		all.hash[name] = known(v.hash[name], tenantKnown)
-		all.state[name], all.ends[name] = map[string]string{}, map[string]string{}
-		for id, line := range v.state[name] {
-			all.state[name][id] = stateOf(line)
-		}
-		for id, line := range v.ends[name] {
-			first, _, _ := strings.Cut(line, "\n")
-			all.ends[name][id] = strings.Join(strings.Fields(first)[:endWords], " ")
-		}
-	}
-	return all
 }
 
 // stateOf is what the model knows of a state line.
@@ -163,14 +153,8 @@ func stateOf(line string) string {
 
 // modelled is what Redis should hold, by the model.
 func modelled(d *model.Downstream, names []string) view {
-	scores := func(b *model.Book) map[string]string {
-		m := map[string]string{}
-		for _, l := range b.Lines() {
-			m[l.Name] = fmt.Sprint(l.At)
-		}
-		return m
-	}
-	hash := func(tl buckets.Timeline, counts map[string]int64, more ...any) map[string]string {
+	book := func(b *model.Book) []model.Line { return append(noLines, b.Lines()...) }
+	both := func(tl buckets.Timeline, counts map[string]int64, more ...any) map[string]string {
 		h := map[string]string{}
 		for k, n := range counts {
 			h[k] = fmt.Sprint(n)
@@ -183,51 +167,50 @@ func modelled(d *model.Downstream, names []string) view {
 		}
 		return h
 	}
-	v := newView()
-	v.pools, v.out, v.run, v.due, v.ready = map[string]string{}, scores(d.Out), scores(d.Running), scores(d.Due), scores(d.Ready)
-	v.log = append([]string{}, d.Log...)
+	v := view{Pools: map[string]string{}, Out: book(d.Out), Run: book(d.Running), Due: book(d.Due), Ready: book(d.Ready),
+		Tenants: map[string]tenantView{}, Log: append(noWords, d.Log...)}
 	running, all := map[string]int{}, int64(0)
 	for _, name := range names {
-		t := d.Tenant(name)
-		v.wait[name], v.later[name], v.outs[name] = append([]string{}, t.Waiting()...), scores(t.Later), scores(t.Outs)
-		dead, state, ends, bodies := map[string]string{}, map[string]string{}, map[string]string{}, []string{}
-		for id, j := range t.Jobs {
+		m := d.Tenant(name)
+		t := tenantView{Back: book(m.Back), Later: book(m.Later), Outs: book(m.Outs), Dead: noLines, Fresh: append(noWords, m.Fresh...),
+			States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+		for id, j := range m.Jobs {
 			of := fmt.Sprint(j.Starts, " ", j.Forgiven, " ", j.Crashes, " ", j.Token, " ", j.Slot, " ", j.Since)
 			if j.Ended() {
-				ends[id] = fmt.Sprint(j.State, " ", of, " ", j.At, " ", j.Next)
+				t.Ends[id] = fmt.Sprint(j.State, " ", of, " ", j.At, " ", j.Next)
 				continue
 			}
-			bodies = append(bodies, id)
+			t.Bodies[id] = true
 			switch j.State {
 			case model.Dead:
-				dead[id] = fmt.Sprint(j.At)
+				t.Dead = append(t.Dead, model.Line{At: j.At, Name: id})
 			case model.Running, model.Cancelling:
 				running[model.PoolOf(j.Token)]++
 			}
 			if j.State != model.Unseen && j.State != model.Delayed {
-				state[id] = fmt.Sprint(j.State, " ", j.Releases, " ", of, " ", j.Next, " ", j.Throttles, " ", j.Granted)
+				t.States[id] = fmt.Sprint(j.State, " ", j.Releases, " ", of, " ", j.Next, " ", j.Throttles, " ", j.Granted)
 			}
 		}
-		slices.Sort(bodies)
-		v.dead[name], v.state[name], v.ends[name], v.bodies[name] = dead, state, ends, bodies
+		slices.SortFunc(t.Dead, func(a, b model.Line) int { return strings.Compare(fmt.Sprint(a.At, a.Name), fmt.Sprint(b.At, b.Name)) })
 		took, busy := "", 0
-		if t.Took >= 0 {
-			took = fmt.Sprint(t.Took)
+		if m.Took >= 0 {
+			took = fmt.Sprint(m.Took)
 		}
-		if t.Busy {
+		if m.Busy {
 			busy = 1
 		}
-		v.hash[name] = known(hash(t.Timeline, t.Counts, "row", t.ThrottledRow, "took", took, "due", t.Turn, "by_time", t.ByTime, "busy", busy,
-			"out", t.OutN, "run", t.RunN, "vt", t.VirtualTime, "until", t.Until), tenantKnown)
-		all += t.RunN
+		t.Hash = known(both(m.Timeline, m.Counts, "row", m.ThrottledRow, "took", took, "due", m.Turn, "by_time", m.ByTime, "busy", busy,
+			"out", m.OutN, "run", m.RunN, "vt", m.VirtualTime, "until", m.Until), tenantKnown)
+		v.Tenants[name] = t
+		all += m.RunN
 	}
-	v.ds = known(hash(d.Timeline, d.Counts, "clock", d.LastRelease, "from", d.From, "mercy", d.Mercy, "places", d.Places,
+	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "from", d.From, "mercy", d.Mercy, "places", d.Places,
 		"alive", d.Alive, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
 	for name, p := range d.Pools {
-		v.pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)
+		v.Pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)
 	}
 	for name, n := range running {
-		v.pools[name+":n"] = fmt.Sprint(n)
+		v.Pools[name+":n"] = fmt.Sprint(n)
 	}
 	return v
 }
@@ -235,20 +218,38 @@ func modelled(d *model.Downstream, names []string) view {
 // check compares all that the model knows with what Redis holds, and what both hold with what the book says.
 func (p *player) check() {
 	p.t.Helper()
-	got, want := p.look().known(), modelled(p.model(), p.names)
+	got, want := p.look(), modelled(p.model(), p.names)
+	got.raw = nil
 	if !reflect.DeepEqual(got, want) {
-		g, w := reflect.ValueOf(got), reflect.ValueOf(want)
-		for i := range g.NumField() {
-			if field, want := fmt.Sprint(g.Field(i)), fmt.Sprint(w.Field(i)); field != want {
-				p.t.Errorf("%s:\n     %s\nwant %s", g.Type().Field(i).Name, field, want)
-			}
-		}
+		p.differ("", reflect.ValueOf(got), reflect.ValueOf(want))
 	}
 	p.byTheBook()
 	for _, name := range p.names {
 		if err := p.filed(p.m.Tenants[name]); err != nil {
 			p.t.Error(err)
 		}
+	}
+}
+
+// differ reports where two views differ.
+func (p *player) differ(where string, got, want reflect.Value) {
+	p.t.Helper()
+	if reflect.DeepEqual(got.Interface(), want.Interface()) {
+		return
+	}
+	switch {
+	case got.Kind() == reflect.Struct && got.Type() != reflect.TypeFor[model.Line]():
+		for i := range got.NumField() {
+			if f := got.Type().Field(i); f.IsExported() {
+				p.differ(where+" "+f.Name, got.Field(i), want.Field(i))
+			}
+		}
+	case got.Kind() == reflect.Map && got.Type().Elem().Kind() == reflect.Struct:
+		for _, k := range got.MapKeys() {
+			p.differ(where+" "+k.String(), got.MapIndex(k), want.MapIndex(k))
+		}
+	default:
+		p.t.Errorf("%s:\n     %v\nwant %v", strings.TrimSpace(where), got, want)
 	}
 }
 

@@ -10,22 +10,69 @@ const (
 	NoteInFlight  = "in_flight"  // that hangs on how long other jobs run
 )
 
-// estimate says when jobs of a tenant will start, as its timeline, pauses and its backlog have it, to
-// one call that offers some. Where tenants share a rate it is what comes before at the least: the
-// scripts look at the other tenants too, and say a later instant. Numbers are doubles, as the scripts
-// have them.
+// estimate says when jobs of a tenant will start, as timelines, pauses and the present backlogs have
+// it, to one call that offers some. Numbers are doubles, as the scripts have them.
 type estimate struct {
 	*Downstream
-	t *Tenant
+	t     *Tenant
+	crowd []neighbour
+	known bool // the crowd is
 
-	before int64 // of the delayed job that was asked for last: how many fall due before it, when it does, and starts
-	due    int64
-	start  float64
-
-	retry int64 // when to ask again where there is no room, the same for all of a call; 0 = not known yet
+	before  int64 // of the delayed job that was asked for last: how many fall due before it, when it does, and starts
+	due     int64
+	start   float64
+	retry   int64 // when to ask again where there is no room; the same for all of a call
+	crowded bool
 }
 
 func (d *Downstream) estimate(t *Tenant) *estimate { return &estimate{Downstream: d, t: t, before: -2} }
+
+// neighbour is a tenant that shares the downstream's rate, and stands for `like` of them.
+type neighbour struct {
+	like, waiting, out, first, step, vt, weight float64
+}
+
+// sample is how many tenants of each book are looked at; the others are taken to be like them.
+const sample = 16
+
+func (e *estimate) neighbours() []neighbour {
+	if e.known {
+		return e.crowd
+	}
+	e.known = true
+	for _, b := range []*Book{e.Ready, e.Due} {
+		l := b.Lines()[:min(sample, b.Len())]
+		for _, line := range l {
+			if o := e.Tenants[line.Name]; o != e.t {
+				p := e.Limits(o)
+				e.crowd = append(e.crowd, neighbour{float64(b.Len()) / float64(len(l)), float64(o.waiting()), float64(o.OutN),
+					float64(max(e.Now, o.Timeline.Next, o.Until)), step(p.Rate), float64(max(e.VirtualTime, o.VirtualTime)), float64(p.Weight)})
+			}
+		}
+	}
+	return e.crowd
+}
+
+// shared is when the nth job of the tenant starts at the downstream's rate, whose next slot is first,
+// and not before own, when its own timeline lets it. Before it go what is out, those of its tenant, and
+// of every other tenant what it has, what its own rate lets pass until then, and what its weight earns
+// it. The instant stands on both sides, so it is approached from below.
+func (e *estimate) shared(nth, own, first int64) int64 {
+	vt := float64(max(e.VirtualTime, e.t.VirtualTime)) + float64(nth-1)*share/float64(e.Limits(e.t).Weight)
+	at := own
+	for range 16 {
+		before := float64(int64(e.Out.Len()) + nth - 1)
+		for _, o := range e.neighbours() {
+			before += o.like * max(0, min(o.waiting, math.Ceil((vt-o.vt)*o.weight/share), math.Floor((float64(at)-o.first)/o.step)+1-o.out))
+		}
+		later := max(own, first+int64(math.Floor(before*step(e.Policy.Rate))))
+		if later <= at {
+			break
+		}
+		at = later
+	}
+	return at
+}
 
 // nth is when the nth of the jobs that wait starts; or 0, and why that cannot be said.
 func (e *estimate) nth(nth int64) (at int64, note string) {
@@ -41,9 +88,8 @@ func (e *estimate) nth(nth int64) (at int64, note string) {
 	}
 	from, r := max(e.Now, paused), e.Limits(t).Rate
 	at = max(from, t.Timeline.Earliest(r, e.Now, e.terms())) + int64(math.Floor(float64(t.OutN+nth-1)*step(r)))
-	if e.shared() {
-		first := max(from, e.Timeline.Earliest(e.Policy.Rate, e.Now, e.terms()))
-		at = max(at, first+int64(math.Floor(float64(int64(e.Out.Len())+nth-1)*step(e.Policy.Rate))))
+	if e.Downstream.shared() {
+		at = e.shared(nth, at, max(from, e.Timeline.Earliest(e.Policy.Rate, e.Now, e.terms())))
 	}
 	return at, NoteNone
 }
@@ -78,9 +124,10 @@ func (e *estimate) delayed(due int64, again bool) (at int64, note string) {
 // untilRoom is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it
 // full decides. At most a minute, since a pause may end and a policy change before.
 func (e *estimate) untilRoom() int64 {
-	if e.retry > 0 {
+	if e.crowded {
 		return e.retry
 	}
+	e.crowded = true
 	at, note := e.nth(1)
 	switch note {
 	case NotePaused:

@@ -28,7 +28,7 @@ type Answer struct {
 	Status   Status
 	Position int    // in the bucket, from 1; 0 = it does not wait
 	State    string // of the job that is known; "w" also for one that was never out, "" = there is none
-	Start    int64  // when it starts or started, as far as can be said now, see estimate; 0 = that cannot be said
+	Start    int64  // when it starts or started, as far as can be said now; 0 = that cannot be said
 	Note     string // and why, see NotePaused
 	Retry    int64  // µs after which to offer it again, where it was refused; -1 = never
 }
