@@ -229,6 +229,11 @@ func (p *player) check() {
 			p.t.Error(err)
 		}
 	}
+	if p.r.IntN(10) == 0 {
+		if faults, err := p.admin.Books(p.t.Context(), false); err != nil || len(faults) > 0 {
+			p.t.Errorf("the books are right, and found to be wrong: %v (%v)", faults, err)
+		}
+	}
 }
 
 // differ reports where two views differ.

@@ -208,11 +208,6 @@ func (p *player) same(what, got, want string) {
 	if got != want {
 		p.t.Errorf("%s: %q, want %q", what, got, want)
 	}
-	if p.r.IntN(10) == 0 {
-		if faults, err := p.admin.Books(p.t.Context(), false); err != nil || len(faults) > 0 {
-			p.t.Errorf("the books are right, and found to be wrong: %v (%v)", faults, err)
-		}
-	}
 }
 
 // both makes a call of the model and of the scripts. They answer the same.

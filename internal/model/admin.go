@@ -26,7 +26,8 @@ func (d *Downstream) Cancel(tenant, id string) string {
 	return string(Cancelled)
 }
 
-// Purge cancels all that waits in a tenant's bucket, or is not due yet, and returns how many it were.
+// Purge cancels all that waits in a tenant's bucket, or is not due yet, and returns how many it
+// were.
 func (d *Downstream) Purge(tenant string) (n int) {
 	t := d.Tenant(tenant)
 	ids := t.Waiting()
@@ -41,9 +42,9 @@ func (d *Downstream) Purge(tenant string) (n int) {
 	return len(ids)
 }
 
-// RequeueDead brings dead jobs back to the front, with all their attempts before them, and returns how
-// many. Dead is an end, so what comes back from there is bound by the depth like any arrival: full
-// tells that it stopped there.
+// RequeueDead brings dead jobs back to the front, with all their attempts before them, and returns
+// how many. Dead is an end, so what comes back from there is bound by the depth like any arrival:
+// full tells that it stopped there.
 func (d *Downstream) RequeueDead(tenant string, ids ...string) (n int, full bool) {
 	t := d.Tenant(tenant)
 	defer d.file(t)

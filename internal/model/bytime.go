@@ -4,9 +4,9 @@ package model
 const AllByTime = 10_000_000
 
 // byTime is up to which place of its bucket a tenant's jobs start by time alone, and not when other
-// jobs end: all of them, unless all that may be in flight is, or jobs run for longer than so many can
-// and keep the rate. Where the rate is kept, being full for a moment means nothing: something left not
-// long ago.
+// jobs end: all of them, unless all that may be in flight is, or jobs run for longer than so many
+// can and keep the rate. Where the rate is kept, being full for a moment means nothing: something
+// left not long ago.
 func (d *Downstream) byTime(t *Tenant) int64 {
 	p, first := d.Limits(t), int64(AllByTime)
 	gap, left := step(p.Rate), t.Timeline.Slot
@@ -28,8 +28,8 @@ func (d *Downstream) byTime(t *Tenant) int64 {
 	return first
 }
 
-// joins is how many jobs may be put behind those that wait without filing the tenant anew: as many as
-// find room, and start by time alone, at the tenant's own rate, as what waits before them does.
+// joins is how many jobs may be put behind those that wait without filing the tenant anew: as many
+// as find room, and start by time alone, at the tenant's own rate, as what waits before them does.
 func (d *Downstream) joins(t *Tenant) int64 {
 	if !t.Busy || t.waiting() == 0 {
 		return 0
@@ -46,7 +46,8 @@ func (d *Downstream) joins(t *Tenant) int64 {
 	return min(room, t.ByTime-t.waiting())
 }
 
-// joined is when the head of those that jobs join leaves, and why it cannot be said when they start.
+// joined is when the head of those that jobs join leaves, and why it cannot be said when they
+// start.
 func (d *Downstream) joined(t *Tenant) (first int64, note string) {
 	paused := max(t.Until, d.Until)
 	switch {

@@ -29,7 +29,8 @@
 // Instants are µs since the epoch, on the one clock of the downstream. Books are ordered by instant
 // and then by name, as Redis orders them.
 //
-// Left out, and held by tests of their own: a clock that steps back, admission rules, results
-// and texts of jobs, signals, and how long what ended is remembered: an ended job is known until Forget. The scripts do at most fifty of a kind a call and ask to be called
-// again; the model does all at once.
+// Left out, and held by tests of their own: a clock that steps back, admission rules, tenants that
+// are refused because nobody set them, results and texts of jobs, signals, and how long what ended,
+// or is dead, is remembered: it is known until Forget. The scripts do at most fifty of a kind a
+// call and ask to be called again; the model does all at once.
 package model

@@ -34,10 +34,10 @@ type Ended struct {
 // Stale is what a report becomes that came too late.
 const Stale = "stale"
 
-// Finish takes down how starts ended, each on its own, and gives those workers that ask for more the
-// next job of the downstream, with its slot. Tenants are filed after the last report, so what one
-// report brings back to an idle tenant is not given to the next; but a tenant that had all in flight
-// that it may is filed at once. A report that is repeated is known by its token.
+// Finish takes down how starts ended, each on its own, and gives those workers that ask for more
+// the next job of the downstream, with its slot. Tenants are filed after the last report, so what
+// one report brings back to an idle tenant is not given to the next; but a tenant that had all in
+// flight that it may is filed at once. A report that is repeated is known by its token.
 func (d *Downstream) Finish(reports ...Report) []Ended {
 	f := finish{visit: d.visit(), touched: map[*Tenant]bool{}}
 	var out []Ended
@@ -70,7 +70,9 @@ func (f *finish) report(r Report) Ended {
 	if !j.Owned(r.Token) {
 		return f.replayed(j, r.Next)
 	}
-	f.touched[t] = f.touched[t]
+	if !f.touched[t] {
+		f.touched[t] = false
+	}
 	cancelled, attempt := j.State == Cancelling, j.Starts
 	never := r.Late == "-"
 	unstarted := never && (r.Ending == EndBack || r.Ending == EndDead)
@@ -98,8 +100,8 @@ func (f *finish) report(r Report) Ended {
 	}
 
 	out := Ended{}
-	// Only these ask for more; in the others the job itself is what should run next. The next one is
-	// picked before this one is written down, so that it cannot be this one.
+	// Only these ask for more; in the others the job itself is what should run next. The next one
+	// is picked before this one is written down, so that it cannot be this one.
 	if r.Next != "-" && (r.Ending == EndOK || r.Ending == EndError || r.Ending == EndUncharged || r.Ending == EndDead) {
 		if out.Next = f.next(r.Next); out.Next != nil {
 			j.Next = out.Next.Tenant + "/" + out.Next.ID

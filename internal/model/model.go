@@ -9,8 +9,8 @@ import (
 // Forever is the end of a pause that has none.
 const Forever int64 = 9e15
 
-// Downstream is one downstream with all its tenants. Make it with New; Set its clock before each call,
-// and never back. Its fields may be read. It is not safe for concurrent use.
+// Downstream is one downstream with all its tenants. Make it with New; Set its clock before each
+// call, and never back. Its fields may be read. It is not safe for concurrent use.
 type Downstream struct {
 	Now      int64 // by Set
 	Policy   DownstreamPolicy

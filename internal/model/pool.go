@@ -20,8 +20,8 @@ const (
 	LeaseCancelled Standing = 2 // held, and somebody cancelled the job
 )
 
-// Beat says that a pool lives for another ttl, how many places it has, and which starts it owns; their
-// leases are extended.
+// Beat says that a pool lives for another ttl, how many places it has, and which starts it owns;
+// their leases are extended.
 func (d *Downstream) Beat(pool string, places int, ttl time.Duration, own []Held) []Standing {
 	out := make([]Standing, len(own))
 	for i, h := range own {

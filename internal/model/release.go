@@ -15,8 +15,8 @@ type Ticket struct {
 
 // Release hands out up to limit tickets for jobs that may leave within the lead: as many as live
 // pools have free places, in fair order. A job whose ticket does not come to the gate within ttl
-// comes back. wait is for how many µs the scheduler may sleep, -1 = until it is woken; more tells it
-// to call again at once.
+// comes back. wait is for how many µs the scheduler may sleep, -1 = until it is woken; more tells
+// it to call again at once.
 func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
 	d.lost()
 	d.promote()
@@ -38,7 +38,8 @@ func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wa
 	return tickets, wait, more || len(tickets) == limit
 }
 
-// next is when the next call makes sense. What waits for a place is woken by the job that leaves one.
+// next is when the next call makes sense. What waits for a place is woken by the job that leaves
+// one.
 func (d *Downstream) next(full bool) (wait int64, more bool) {
 	at := Forever
 	if d.Until > d.Now {
@@ -64,9 +65,9 @@ func (d *Downstream) next(full bool) (wait int64, more bool) {
 // lost brings back jobs whose tickets never came, and those whose leases are over: newest first, so
 // that the oldest ends up in front.
 //
-// Redis was away, or all schedulers were: then so were perhaps the beats of workers that live. Leases
-// that ended meanwhile, or end just now, are not over before those had the time to beat again. Those
-// that had ended before are.
+// Redis was away, or all schedulers were: then so were perhaps the beats of workers that live.
+// Leases that ended meanwhile, or end just now, are not over before those had the time to beat
+// again. Those that had ended before are.
 func (d *Downstream) lost() {
 	lease := d.Policy.Lease.Microseconds()
 	silence := min(5_000_000, max(2_000_000, lease/2))

@@ -50,9 +50,10 @@ type Record struct {
 	Until   int64    // when the last thing happened
 }
 
-// Run plays until nothing happens any more. Its workers are as good as workers can be: a ticket is at
-// the gate at once, a start happens at its slot, and whoever ends a job asks for the next. A pause,
-// also one that the downstream asked for, recalls those whose slots have not come.
+// Run plays until nothing happens any more, beginning with what the queue holds already: such a job
+// ends well, and at once. Its workers are as good as workers can be: a ticket is at the gate at
+// once, a start happens at its slot, and whoever ends a job asks for the next. A pause, also one
+// that the downstream asked for, recalls those whose slots have not come.
 func Run(q Queue, p Play) Record {
 	r := runner{Queue: q, now: p.From, record: Record{Answers: make([]Answer, len(p.Arrivals))}, jobs: map[string]*Arrival{}}
 	arrivals := make([]int, len(p.Arrivals))
@@ -162,10 +163,17 @@ func (r *runner) recall(tenant string) {
 	}
 }
 
+func (r *runner) job(tenant, id string) *Arrival {
+	if a := r.jobs[tenant+"/"+id]; a != nil {
+		return a
+	}
+	return &Arrival{}
+}
+
 func (r *runner) starts(g *Grant) {
 	at := max(g.Slot, r.now)
 	r.running = append(r.running, &running{Start{Tenant: g.Tenant, ID: g.ID, Attempt: g.Attempt, Slot: g.Slot, At: at,
-		Ended: at + r.jobs[g.Tenant+"/"+g.ID].Runs.Microseconds()}, g.Token})
+		Ended: at + r.job(g.Tenant, g.ID).Runs.Microseconds()}, g.Token})
 }
 
 // end reports what has ended, and starts what is next.
@@ -178,7 +186,7 @@ func (r *runner) end() {
 		}
 		r.running = slices.Delete(r.running, i, i+1)
 		i--
-		a, how := r.jobs[g.Tenant+"/"+g.ID], EndOK
+		a, how := r.job(g.Tenant, g.ID), EndOK
 		if n := int(g.Attempt); n <= len(a.Ends) {
 			how = a.Ends[n-1]
 		}

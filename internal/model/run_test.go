@@ -54,8 +54,8 @@ func draw(t *rapid.T) world {
 	return w
 }
 
-// TestRunKeepsThePromises: spacing, first in first out, the bound, the rate where nothing else holds jobs up, as many at once as may
-// be, and an end for all that was accepted.
+// TestRunKeepsThePromises: spacing, first in first out, the bound, the rate where nothing else
+// holds jobs up, as many at once as may be, and an end for all that was accepted.
 func TestRunKeepsThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
@@ -169,8 +169,22 @@ func TestRunKeepsLeases(t *testing.T) {
 	}
 }
 
-// A pause calls back those whose slots have not come, also one that the downstream asked for: they start anew, and what did not
-// happen is no start.
+// A plan begins with what waits already, and ends when all has.
+func TestRunBeginsWithWhatWaits(t *testing.T) {
+	d := model.New(0, model.DownstreamPolicy{})
+	d.Offer("a", model.Offer{ID: "waits"}, model.Offer{ID: "later", Delay: time.Second})
+	record := model.Run(d, model.Play{Places: 1, Arrivals: []model.Arrival{{Tenant: "a", Offer: model.Offer{ID: "new"}}}})
+	var got []string
+	for _, s := range record.Starts {
+		got = append(got, fmt.Sprint(s.ID, " ", s.Slot))
+	}
+	if want := []string{"waits 0", "new 100000", "later 1000000"}; !slices.Equal(got, want) || record.Until != 1_000_000 {
+		t.Errorf("%v until %d, want %v until the last of them", got, record.Until, want)
+	}
+}
+
+// A pause calls back those whose slots have not come, also one that the downstream asked for: they
+// start anew, and what did not happen is no start.
 func TestRunPauseRecalls(t *testing.T) {
 	for _, throttled := range []bool{false, true} {
 		d := model.New(0, model.DownstreamPolicy{Log: true})

@@ -22,10 +22,10 @@ func (d *Downstream) grant(j *Job) *Grant {
 	return &Grant{j.Tenant, j.ID, j.Token, j.Slot, j.Slot - d.Now, j.Starts, j.Starts - j.Forgiven}
 }
 
-// Enter asks to start a job on a ticket, under a fresh token. The ticket starts the oldest job of its
-// tenant that is out, whichever it was released for: tickets race each other to the gate, and jobs
-// must not. One that starts nothing sends back the youngest that is out, so that as many are out as
-// tickets, and none overtakes an older one. A call that is repeated is known by its token.
+// Enter asks to start a job on a ticket, under a fresh token. The ticket starts the oldest job of
+// its tenant that is out, whichever it was released for: tickets race each other to the gate, and
+// jobs must not. One that starts nothing sends back the youngest that is out, so that as many are
+// out as tickets, and none overtakes an older one. A call that is repeated is known by its token.
 func (d *Downstream) Enter(k Ticket, token string) (*Grant, string) {
 	t := d.Tenant(k.Tenant)
 	if j := t.Owned(token); j != nil {
@@ -54,8 +54,8 @@ func (d *Downstream) Enter(k Ticket, token string) (*Grant, string) {
 	return d.grant(j), ""
 }
 
-// Again asks for another slot for a start whose slot was missed, under a fresh token of the same pool.
-// It is the same start. A job that cannot have one goes back to the front.
+// Again asks for another slot for a start whose slot was missed, under a fresh token of the same
+// pool. It is the same start. A job that cannot have one goes back to the front.
 func (d *Downstream) Again(tenant, id, old, token string) (*Grant, string) {
 	t := d.Tenant(tenant)
 	j := t.Jobs[id]
@@ -149,7 +149,8 @@ func (d *Downstream) disown(t *Tenant, j *Job) {
 func (t *Tenant) Owned(token string) *Job { return t.owned[token] }
 
 // inherit: a ticket is used up by another job than its own. That one, if it is out, waits for the
-// other's ticket now, but not beyond its own deadline: no job is out for longer than a ticket lives.
+// other's ticket now, but not beyond its own deadline: no job is out for longer than a ticket
+// lives.
 func (d *Downstream) inherit(k Ticket, j *Job) {
 	own := d.Job(k.Tenant, k.ID)
 	if own != nil && own != j && own.State == Out && own.Releases == k.Release && j.At < own.At {

@@ -6,7 +6,8 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// lead is how long before its likely slot a ticket leaves; a worker then holds it when the slot comes.
+// lead is how long before its likely slot a ticket leaves; a worker then holds it when the slot
+// comes.
 func (d *Downstream) lead() int64 { return d.Policy.Lead.Microseconds() }
 
 // Hold is how far ahead of a call its slot may lie; a worker waits for it so long at most.
@@ -53,5 +54,6 @@ func (d *Downstream) turn(tl buckets.Timeline, r buckets.Rate, out int64) int64 
 	return max(tl.Earliest(r, d.Now, d.terms()), d.Now) + int64(math.Floor(float64(out)*step(r)))
 }
 
-// step is an interval in µs, as a double: enough for what is only likely, and what the scripts have.
+// step is an interval in µs, as a double: enough for what is only likely, and what the scripts
+// have.
 func step(r buckets.Rate) float64 { return float64(r.PeriodMicros()) / float64(r.Events) }
