@@ -128,7 +128,6 @@ func (q *Queue) Start(ctx context.Context) error {
 	if err := q.start(life); err != nil {
 		unhook()
 		end()
-		q.halt()
 		return fmt.Errorf("start queue of %s: %w", q.downstream, err)
 	}
 	unhook()
@@ -137,7 +136,7 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// start starts from the bottom up: what runs jobs must find the policy, and a ticket a worker.
+// start starts from the bottom up: what runs jobs must find the policy, and a ticket a worker. If it fails, nothing runs.
 func (q *Queue) start(ctx context.Context) error {
 	if q.holder != nil {
 		if err := q.holder.apply(ctx); err != nil {
@@ -151,6 +150,9 @@ func (q *Queue) start(ctx context.Context) error {
 	}
 	if q.scheduler != nil {
 		if err := q.scheduler.Start(ctx); err != nil {
+			if q.pool != nil {
+				q.pool.Stop()
+			}
 			return err
 		}
 	}
@@ -177,11 +179,7 @@ func (q *Queue) Stop() {
 	}
 	q.running = false
 	q.unhook()
-	q.halt()
-	q.end()
-}
-
-func (q *Queue) halt() {
+	defer q.end()
 	if q.holder != nil {
 		q.holder.stop()
 	}
