@@ -18,7 +18,8 @@ import (
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	// A Redis to try things with. Your own is a redis.NewClient(&redis.Options{Addr: …, ContextTimeoutEnabled: true}).
+	// A Redis to try things with. Your own is a redis.NewClient(&redis.Options{…}), with
+	// ContextTimeoutEnabled: true, so that deadlines hold.
 	store, err := jobshaper.OpenEmbedded(ctx, "")
 	if err != nil {
 		log.Fatal(err)
@@ -142,8 +143,8 @@ func ExampleThrottled() {
 	// done after 2 starts, charged for 1
 }
 
-// The end of the context that Start was given begins an orderly stop, and Stop waits for it: what runs
-// may end, what waits stays in Redis for the next process.
+// The end of the context that Start was given begins an orderly stop, and Stop waits for it: what
+// runs may end, what waits stays in Redis for the next process.
 func ExampleQueue_Stop() {
 	ctx, interrupt := context.WithCancel(context.Background()) // of a program: signal.NotifyContext
 	defer interrupt()

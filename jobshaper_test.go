@@ -64,7 +64,8 @@ func pools(rdb redis.UniversalClient) int64 {
 
 func ofDepth(n int) DownstreamPolicy { return DownstreamPolicy{Defaults: Policy{Depth: n}} }
 
-// TestOpenRefuses: what cannot work is an error that names the field, before anything is asked of Redis.
+// TestOpenRefuses: what cannot work is an error that names the field, before anything is asked of
+// Redis.
 func TestOpenRefuses(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
@@ -101,8 +102,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestOffersWantAStart: what would be accepted and never run is refused with an error, and leaves no trace. Who has nothing to
-// start needs none.
+// TestOffersWantAStart: what would be accepted and never run is refused with an error, and leaves
+// no trace. Who has nothing to start needs none.
 func TestOffersWantAStart(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := t.Context()
@@ -129,7 +130,8 @@ func TestOffersWantAStart(t *testing.T) {
 	must(t, producer.Start(ctx)) // and may
 }
 
-// TestRoles: workers in one queue and the scheduler in another, as in two processes, run a job; and only workers are a pool.
+// TestRoles: workers in one queue and the scheduler in another, as in two processes, run a job; and
+// only workers are a pool.
 func TestRoles(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := t.Context()
@@ -151,8 +153,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestPolicyHolds: a queue with a policy has it hold as a whole, one without leaves what is set, and the same again leaves what was
-// set by hand.
+// TestPolicyHolds: a queue with a policy has it hold as a whole, one without leaves what is set,
+// and the same again leaves what was set by hand.
 func TestPolicyHolds(t *testing.T) {
 	rdb := redistest.Open(t)
 	started := func(cfg Config) *Queue {
@@ -180,8 +182,8 @@ func TestPolicyHolds(t *testing.T) {
 	}
 }
 
-// TestPolicyComesBack: Redis loses all that it had, and the policy holds again, without workers too; and a map that its owner changes
-// afterwards changes nothing.
+// TestPolicyComesBack: Redis loses all that it had, and the policy holds again, without workers
+// too; and a map that its owner changes afterwards changes nothing.
 func TestPolicyComesBack(t *testing.T) {
 	for name, handler := range map[string]asynq.Handler{"workers": succeed, "a producer": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +202,8 @@ func TestPolicyComesBack(t *testing.T) {
 	}
 }
 
-// TestTheEndOfTheContextIsAStop: all that Start started ends in good order though nobody calls Stop, and jobs may still be offered.
+// TestTheEndOfTheContextIsAStop: all that Start started ends in good order though nobody calls
+// Stop, and jobs may still be offered.
 func TestTheEndOfTheContextIsAStop(t *testing.T) {
 	rdb := redistest.Open(t)
 	running, release := make(chan context.Context), make(chan struct{})
@@ -297,7 +300,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestEmbedded: a store keeps what was accepted for the next one in its directory, and one without a directory leaves none.
+// TestEmbedded: a store keeps what was accepted for the next one in its directory, and one without
+// a directory leaves none.
 func TestEmbedded(t *testing.T) {
 	testenv.Need(t, "redis")
 	temp, dir := t.TempDir(), filepath.Join(t.TempDir(), "data")

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,8 +19,8 @@ import (
 
 const module = "github.com/jobshaper/jobshaper"
 
-// TestOutside compiles and runs the examples in a module of its own, as a user's: what they need can be had from there, and but for
-// the HTTP middleware from the root package alone.
+// TestOutside compiles and runs the examples in a module of its own, as a user's: what they need
+// can be had from there, and but for the HTTP middleware from the root package alone.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	here, err := os.Getwd()
@@ -87,4 +88,22 @@ func TestReadme(t *testing.T) {
 		}
 	}
 	t.Error("there is no Example")
+}
+
+// TestImportsPointDown holds the picture of docs/architecture.md: no floor imports one above it,
+// nor does anything that it imports.
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	floors := []string{module + "/buckets", module + "/policing", module + "/shaper", module + "/workers", module, module + "/internal/app"}
+	for i, floor := range floors {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", floor).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, above := range floors[i+1:] {
+			if slices.Contains(strings.Fields(string(out)), above) {
+				t.Errorf("%s imports %s", floor, above)
+			}
+		}
+	}
 }
