@@ -20,11 +20,11 @@ import (
 
 // Config is set once for a Queue. The zero Config is a producer: it offers jobs that others run.
 type Config struct {
-	// Policy and Tenants are the downstream's configuration, as a daemon's file is one: Start has it
-	// hold, as a whole, and fields that are not set are the defaults. What left it since it was applied
-	// last goes back to the defaults; one that has not changed leaves alone what was set by hand since.
-	// Where Redis loses it, it is applied again. All processes that give one should give the same: the
-	// last one started holds, and both sides log it.
+	// Policy and Tenants are the downstream's configuration, as a daemon's file is one: Start has
+	// it hold, as a whole, and fields that are not set are the defaults. What left it since it was
+	// applied last goes back to the defaults; one that has not changed leaves alone what was set by
+	// hand since. Where Redis loses it, it is applied again. All processes that give one should
+	// give the same: the last one started holds, and both sides log it.
 	//
 	// Where Policy is zero and Tenants is nil, what is set stays as it is.
 	Policy  DownstreamPolicy

@@ -12,15 +12,16 @@ import (
 )
 
 // Embedded is a Redis that this process has started and owns, to try things with: a redis-server
-// where one is on PATH, else an imitation inside this process. It ends with the process, or by Close.
+// where one is on PATH, else an imitation inside this process. It ends with the process, or by
+// Close.
 type Embedded struct {
 	store *store.Store
 	temp  string // a directory that goes with it; "" = none
 }
 
 // OpenEmbedded starts one that keeps its data in dir, and returns once it answers. A dir belongs to
-// one process at a time; `shaper --data-dir DIR` and `enqueue --data-dir DIR` find it there. Where dir
-// is empty, nothing is left after Close. ctx bounds the start only.
+// one process at a time; `shaper --data-dir DIR` and `enqueue --data-dir DIR` find it there. Where
+// dir is empty, nothing is left after Close. ctx bounds the start only.
 func OpenEmbedded(ctx context.Context, dir string) (*Embedded, error) {
 	e := &Embedded{}
 	if dir == "" {

@@ -18,7 +18,8 @@ import (
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	// A Redis to try things with. Your own is a redis.NewClient(&redis.Options{Addr: …, ContextTimeoutEnabled: true}).
+	// A Redis to try things with. Your own is a redis.NewClient(&redis.Options{…}), with
+	// ContextTimeoutEnabled: true, so that deadlines hold.
 	store, err := jobshaper.OpenEmbedded(ctx, "")
 	if err != nil {
 		log.Fatal(err)
@@ -74,12 +75,8 @@ func ExampleQueue_Enqueue_refused() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	rate, err := jobshaper.ParseRate("1/m")
-	if err != nil {
-		log.Fatal(err)
-	}
 	queue, err := jobshaper.Open(store.Client(), "mail", jobshaper.Config{
-		Tenants: map[string]jobshaper.Policy{"acme": {Rate: rate, Depth: 2}},
+		Tenants: map[string]jobshaper.Policy{"acme": {Depth: 2}},
 		Handler: asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil }),
 	})
 	if err != nil {
@@ -89,22 +86,25 @@ func ExampleQueue_Enqueue_refused() {
 		log.Fatal(err)
 	}
 	defer queue.Stop()
+	if err := queue.Admin().Pause(ctx, "acme", time.Minute); err != nil { // nothing leaves before then
+		log.Fatal(err)
+	}
 
-	for _, id := range []string{"first", "second", "third"} {
-		result, err := queue.Enqueue(ctx, "acme", asynq.NewTask("mail:send", nil), asynq.TaskID(id))
-		if err != nil {
+	for range 3 {
+		result, err := queue.Enqueue(ctx, "acme", asynq.NewTask("mail:send", nil))
+		switch {
+		case err != nil:
 			log.Fatal(err)
+		case result.Status == jobshaper.Refused:
+			fmt.Println(result.Reason, "- try again in", result.RetryAfter.Round(time.Minute))
+		default:
+			fmt.Println("accepted, position", result.Position)
 		}
-		if result.Status == jobshaper.Refused {
-			fmt.Println(id, result.Status, result.Reason, result.RetryAfter.Round(time.Minute))
-			continue
-		}
-		fmt.Println(id, result.Status)
 	}
 	// Output:
-	// first accepted
-	// second accepted
-	// third refused full 1m0s
+	// accepted, position 1
+	// accepted, position 2
+	// full - try again in 1m0s
 }
 
 // A downstream that asks to slow down is left alone, and the job is not charged for it.
@@ -143,8 +143,8 @@ func ExampleThrottled() {
 	// done after 2 starts, charged for 1
 }
 
-// The end of the context that Start was given begins an orderly stop, and Stop waits for it: what runs
-// may end, what waits stays in Redis for the next process.
+// The end of the context that Start was given begins an orderly stop, and Stop waits for it: what
+// runs may end, what waits stays in Redis for the next process.
 func ExampleQueue_Stop() {
 	ctx, interrupt := context.WithCancel(context.Background()) // of a program: signal.NotifyContext
 	defer interrupt()

@@ -1,7 +1,7 @@
-// Package jobshaper puts a queue in front of something fragile, a downstream, and lets jobs leave it
-// one at a time, evenly spaced: at 10/s one every 100 ms, never two at once, however many producers
-// offer jobs and however many processes run them. Each tenant of a downstream has a bounded queue of
-// its own in Redis.
+// Package jobshaper puts a queue in front of something fragile, a downstream, and lets jobs leave
+// it one at a time, evenly spaced: at 10/s one every 100 ms, never two at once, however many
+// producers offer jobs and however many processes run them. Each tenant of a downstream has a
+// bounded queue of its own in Redis.
 //
 //	queue, err := jobshaper.Open(rdb, "transcoder", jobshaper.Config{
 //		Tenants: map[string]jobshaper.Policy{"acme": {Rate: jobshaper.PerSecond(10), Depth: 1000}},
@@ -53,8 +53,8 @@ import (
 var ErrNotStarted = errors.New("not started")
 
 // Queue is this process's part in one downstream: it offers jobs to its tenants and, as its Config
-// says, runs them. Any number of processes may open the same downstream, and each may do any part of
-// the work. It is safe for concurrent use.
+// says, runs them. Any number of processes may open the same downstream, and each may do any part
+// of the work. It is safe for concurrent use.
 type Queue struct {
 	downstream string
 	client     *shaper.Client
@@ -109,10 +109,10 @@ func Open(rdb redis.UniversalClient, downstream string, cfg Config) (*Queue, err
 	return q, nil
 }
 
-// Start has the Config's policy hold, begins to run jobs, as far as the Config says so, and returns.
-// All that it starts runs until ctx ends or Stop is called; both end it in the order that Stop tells,
-// and Stop waits for either. Where it returns an error, nothing runs, and it may be tried again. A
-// Queue that was started or stopped cannot be started.
+// Start has the Config's policy hold, begins to run jobs, as far as the Config says so, and
+// returns. All that it starts runs until ctx ends or Stop is called; both end it in the order that
+// Stop tells, and Stop waits for either. Where it returns an error, nothing runs, and it may be
+// tried again. A Queue that was started or stopped cannot be started.
 //
 // A Queue without a Handler, a policy and a role has nothing to start, and needs no call.
 func (q *Queue) Start(ctx context.Context) error {
@@ -127,7 +127,6 @@ func (q *Queue) Start(ctx context.Context) error {
 	if err := q.start(life); err != nil {
 		unhook()
 		end()
-		q.halt()
 		return fmt.Errorf("start queue of %s: %w", q.downstream, err)
 	}
 	unhook()
@@ -136,7 +135,8 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// start starts from the bottom up: what runs jobs must find the policy, and a ticket a worker.
+// start starts from the bottom up: what runs jobs must find the policy, and a ticket a worker. If
+// it fails, nothing runs.
 func (q *Queue) start(ctx context.Context) error {
 	if q.holder != nil {
 		if err := q.holder.apply(ctx); err != nil {
@@ -150,6 +150,9 @@ func (q *Queue) start(ctx context.Context) error {
 	}
 	if q.scheduler != nil {
 		if err := q.scheduler.Start(ctx); err != nil {
+			if q.pool != nil {
+				q.pool.Stop()
+			}
 			return err
 		}
 	}
@@ -159,8 +162,8 @@ func (q *Queue) start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends what Start started, and waits for it; it may be called twice, or before Start, which then
-// fails. In this order:
+// Stop ends what Start started, and waits for it; it may be called twice, or before Start, which
+// then fails. In this order:
 //
 //  1. no more jobs are handed to workers that are about to go
 //  2. what runs may end within Config.Grace; then its context ends with ErrStopping, and what has not
@@ -176,11 +179,7 @@ func (q *Queue) Stop() {
 	}
 	q.running = false
 	q.unhook()
-	q.halt()
-	q.end()
-}
-
-func (q *Queue) halt() {
+	defer q.end()
 	if q.holder != nil {
 		q.holder.stop()
 	}
@@ -195,8 +194,8 @@ func (q *Queue) halt() {
 // Downstream names the downstream.
 func (q *Queue) Downstream() string { return q.downstream }
 
-// Admin is the operator's view: policies, pauses, counts, dead jobs. It needs no Start. What it sets
-// holds at once, for the backlog too.
+// Admin is the operator's view: policies, pauses, counts, dead jobs. It needs no Start. What it
+// sets holds at once, for the backlog too.
 func (q *Queue) Admin() *Admin { return q.admin }
 
 // mayOffer returns an error where an accepted job might never run.
@@ -208,8 +207,8 @@ func (q *Queue) mayOffer() error {
 }
 
 // Enqueue offers an asynq task as a job of a tenant. It takes the options that tell about the job
-// (asynq.TaskID, MaxRetry, Timeout, Retention, ProcessIn, ProcessAt, and MaxWait); the others are an
-// error that says why. What it returns is told at Offer.
+// (asynq.TaskID, MaxRetry, Timeout, Retention, ProcessIn, ProcessAt, and MaxWait); the others are
+// an error that says why. What it returns is told at Offer.
 func (q *Queue) Enqueue(ctx context.Context, tenant string, task *asynq.Task, opts ...asynq.Option) (Result, error) {
 	if err := q.mayOffer(); err != nil {
 		return Result{}, err
@@ -217,8 +216,8 @@ func (q *Queue) Enqueue(ctx context.Context, tenant string, task *asynq.Task, op
 	return q.client.Enqueue(ctx, tenant, task, opts...)
 }
 
-// Offer offers one job, in one round trip. A refusal is a Result. With the policy Block it waits for
-// room until ctx ends. An error that wraps ErrInvalid has changed nothing; after one that wraps
+// Offer offers one job, in one round trip. A refusal is a Result. With the policy Block it waits
+// for room until ctx ends. An error that wraps ErrInvalid has changed nothing; after one that wraps
 // ErrStore it is unknown whether the job was accepted, and the same job with the same ID can be
 // offered again.
 func (q *Queue) Offer(ctx context.Context, s Spec) (Result, error) {

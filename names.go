@@ -87,6 +87,6 @@ func JobFrom(ctx context.Context) (Info, bool) { return workers.JobFrom(ctx) }
 func SetResult(ctx context.Context, b []byte) { workers.SetResult(ctx, b) }
 
 // Throttled is what a handler returns when the downstream asked to slow down: nothing of the job's
-// tenant starts for so long, the job goes back to the front, and is not charged for this attempt. err
-// may be nil. For every tenant of the downstream return a *ThrottledError.
+// tenant starts for so long, the job goes back to the front, and is not charged for this attempt.
+// err may be nil. For every tenant of the downstream return a *ThrottledError.
 func Throttled(after time.Duration, err error) error { return workers.Throttled(after, err) }
