@@ -210,8 +210,8 @@ func (p *player) granted(g *Grant, slot int64) {
 		p.t.Errorf("slot of %s: %d, wait %v; want %d", g.ID, g.Slot.UnixMicro()-t0, g.Wait, slot-t0)
 	}
 	j := t.jobs[g.ID]
-	if int64(g.Attempt) != j.att || int64(g.Charged) != j.att-j.fg {
-		p.t.Errorf("attempt %d, charged %d of %s; want %d, %d", g.Attempt, g.Charged, g.ID, j.att, j.att-j.fg)
+	if int64(g.Attempt) != j.att || int64(g.Charged) != j.att-j.fg || int64(g.MaxAttempts) != t.attempts {
+		p.t.Errorf("attempt %d, %d of %d charged of %s; want %d, %d of %d", g.Attempt, g.Charged, g.MaxAttempts, g.ID, j.att, j.att-j.fg, t.attempts)
 	}
 	if !slices.ContainsFunc(p.grants, func(o *Grant) bool { return o.Token == g.Token && o.ID == g.ID && o.Tenant == g.Tenant }) {
 		p.grants = append(p.grants, g)
