@@ -48,6 +48,9 @@ func script(files ...string) *luaScript {
 		case "timeline":
 			src = append(src, buckets.LuaTimeline()...)
 			continue
+		case "fields": // of policies
+			src = append(src, luaFields()...)
+			continue
 		}
 		b, err := luaFiles.ReadFile("lua/" + f + ".lua")
 		if err != nil {
@@ -62,21 +65,21 @@ func script(files ...string) *luaScript {
 }
 
 var (
-	enqueueScript  = script("base", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "pools", "place", "expect", "algorithms", "admit", "enqueue")
-	releaseScript  = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "release")
-	gateScript     = script("base", "log", "hash", "timeline", "tenant", "job", "slot", "gate")
-	finishScript   = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "slot", "finish")
-	beatScript     = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "beat")
-	givebackScript = script("base", "log", "hash", "timeline", "tenant", "job", "giveback")
-	cancelScript   = script("base", "log", "hash", "timeline", "tenant", "job", "cancel")
-	deadScript     = script("base", "log", "hash", "timeline", "tenant", "job", "dead")
-	purgeScript    = script("base", "log", "hash", "timeline", "tenant", "job", "purge")
-	policyScript   = script("base", "log", "hash", "timeline", "tenant", "policies", "policy")
-	configScript   = script("base", "log", "hash", "timeline", "tenant", "policies", "config")
-	pauseScript    = script("base", "log", "hash", "timeline", "tenant", "pause")
-	forgetScript   = script("base", "log", "hash", "timeline", "tenant", "forget")
-	findScript     = script("base", "log", "hash", "timeline", "tenant", "job", "place", "find")
-	statsScript    = script("base", "log", "hash", "timeline", "tenant", "job", "pools", "expect", "stats")
+	enqueueScript  = script("base", "fields", "enqueue_busy", "log", "hash", "timeline", "tenant", "job", "pools", "place", "expect", "algorithms", "admit", "enqueue")
+	releaseScript  = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "release")
+	gateScript     = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "slot", "gate")
+	finishScript   = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "pools", "pick", "slot", "finish")
+	beatScript     = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "pools", "beat")
+	givebackScript = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "giveback")
+	cancelScript   = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "cancel")
+	deadScript     = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "dead")
+	purgeScript    = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "purge")
+	policyScript   = script("base", "fields", "log", "hash", "timeline", "tenant", "policies", "policy")
+	configScript   = script("base", "fields", "log", "hash", "timeline", "tenant", "policies", "config")
+	pauseScript    = script("base", "fields", "log", "hash", "timeline", "tenant", "pause")
+	forgetScript   = script("base", "fields", "log", "hash", "timeline", "tenant", "forget")
+	findScript     = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "place", "find")
+	statsScript    = script("base", "fields", "log", "hash", "timeline", "tenant", "job", "pools", "expect", "stats")
 )
 
 // batch is how many items a script handles at most in one call: BATCH in lua/base.lua.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -103,23 +104,30 @@ func Rate(name, usage string, p *buckets.Rate) cli.Flag {
 		"events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"}}
 }
 
-// Backoff is a flag for MIN..MAX.
-func Backoff(name, usage string, p *shaper.Backoff) cli.Flag {
-	parse := func(s string) (b shaper.Backoff, err error) {
-		from, to, _ := strings.Cut(s, "..")
-		if b.Min, err = parsePositive(from); err == nil {
-			b.Max, err = parsePositive(to)
-		}
-		return b, err
+// Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks the policy.
+func Settings(fields []setting.Value) []cli.Flag {
+	flags := make([]cli.Flag, len(fields))
+	for i, v := range fields {
+		flags[i] = &cli.GenericFlag{Name: strings.ReplaceAll(v.Name, "_", "-"), Usage: v.Meaning + ": " + v.Form(), Value: settingFlag{v}}
 	}
-	text := func(b shaper.Backoff) string {
-		if b.IsZero() {
-			return ""
-		}
-		return b.String()
+	return flags
+}
+
+// settingFlag implements cli.Generic.
+type settingFlag struct{ setting.Value }
+
+func (f settingFlag) Set(s string) error {
+	if want := f.Parse(strings.TrimSpace(s)); want != "" {
+		return errors.New("want " + want)
 	}
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[shaper.Backoff]{p, parse, text,
-		"MIN..MAX, such as 1s..5m"}}
+	return nil
+}
+
+func (f settingFlag) String() string {
+	if !f.IsSet() {
+		return ""
+	}
+	return f.Text()
 }
 
 // Time is a flag for an instant of RFC 3339.
