@@ -279,3 +279,20 @@ downstreams:
 	}
 	return keys
 }
+
+// The ranges of what a file says of durability are those that shaper.ClientOptions has for programs.
+func TestDurabilityIsTheClients(t *testing.T) {
+	for i, tries := range [][]string{{"0", "1", "100", "101"}, {"1us", "1ms", "1m", "61s"}} {
+		for _, text := range tries {
+			var o shaper.ClientOptions
+			v := durabilityTable.Of(&o)[i]
+			if want := v.Parse(text); want != "" {
+				t.Fatalf("%s: %s: want %s", v.Name, text, want)
+			}
+			var wrong *shaper.FieldError
+			if err := o.Validate(); errors.As(err, &wrong) != (v.Check() != "") || err != nil && (wrong.Want != v.Check() || wrong.Field != v.Name) {
+				t.Errorf("%s: %s: want %q here, and there %v", v.Name, text, v.Check(), err)
+			}
+		}
+	}
+}

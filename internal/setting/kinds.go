@@ -157,68 +157,55 @@ func Word[S any, T ~string](name, key, meaning string, at func(*S) *T, words ...
 
 // Or lists words for a reader: "a, b or c".
 func Or[T ~string](words []T) string {
-	var b strings.Builder
+	text, between := "", ""
 	for i, w := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			b.WriteString(" or ")
-		default:
-			b.WriteString(", ")
+		text += between + string(w)
+		between = ", "
+		if i == len(words)-2 {
+			between = " or "
 		}
-		b.WriteString(string(w))
 	}
-	return b.String()
+	return text
 }
 
 // Duration is a duration that Redis keeps in whole units.
 func Duration[S any](name, key, meaning string, at func(*S) *time.Duration, unit, least, most, def time.Duration) Row[S] {
-	return row(name, key, meaning, at, duration(unit, least, most, def))
-}
-
-func duration(unit, least, most, def time.Duration) kind[time.Duration] {
-	span := brief(least) + " to " + brief(most)
-	return kind[time.Duration]{
-		def: def, span: span, form: "`DURATION`",
-		fits: func(d time.Duration) bool { return least <= d && d <= most },
-		parse: func(s string) (time.Duration, string) {
-			d, err := buckets.ParseDuration(s)
-			switch {
-			case err != nil:
-				return 0, "a duration such as 30s, 1h30m or 2d, " + span
-			case d <= 0:
-				return 0, span
-			}
-			return d, ""
-		},
-		text:   time.Duration.String,
-		keep:   func(d time.Duration) [2]string { return [2]string{units(d, unit)} },
-		recall: func(s [2]string) time.Duration { return time.Duration(atoi(s[0])) * unit },
+	k := duration(unit, least, most, def)
+	k.parse = func(s string) (time.Duration, string) {
+		d, err := buckets.ParseDuration(s)
+		switch {
+		case err != nil:
+			return 0, "a duration such as 30s, 1h30m or 2d, " + k.span
+		case d <= 0:
+			return 0, k.span
+		}
+		return d, ""
 	}
+	return row(name, key, meaning, at, k)
 }
 
 // DurationOrForever is a Duration, or "forever": a negative one, which Redis keeps as -1.
 func DurationOrForever[S any](name, key, meaning string, at func(*S) *time.Duration, unit, least, most, def time.Duration) Row[S] {
-	k := duration(unit, least, most, def)
-	finite := k
+	finite := duration(unit, least, most, def)
+	k := finite
 	k.span += ", or forever"
 	k.form += " or forever"
 	k.fits = func(d time.Duration) bool { return d < 0 || finite.fits(d) }
 	k.parse = func(s string) (time.Duration, string) {
-		if s == "forever" {
+		d, err := buckets.ParseDuration(s)
+		switch {
+		case s == "forever":
 			return -1, ""
+		case err != nil || d <= 0:
+			return 0, k.span
 		}
-		d, want := finite.parse(s)
-		if want != "" {
-			want = k.span
-		}
-		return d, want
+		return d, ""
 	}
 	k.text = func(d time.Duration) string {
 		if d < 0 {
 			return "forever"
 		}
-		return finite.text(d)
+		return d.String()
 	}
 	k.keep = func(d time.Duration) [2]string {
 		if d < 0 {
@@ -228,6 +215,16 @@ func DurationOrForever[S any](name, key, meaning string, at func(*S) *time.Durat
 	}
 	k.recall = func(s [2]string) time.Duration { return max(-1, finite.recall(s)) }
 	return row(name, key, meaning, at, k)
+}
+
+func duration(unit, least, most, def time.Duration) kind[time.Duration] {
+	return kind[time.Duration]{
+		def: def, span: brief(least) + " to " + brief(most), form: "`DURATION`",
+		fits:   func(d time.Duration) bool { return least <= d && d <= most },
+		text:   time.Duration.String,
+		keep:   func(d time.Duration) [2]string { return [2]string{units(d, unit)} },
+		recall: func(s [2]string) time.Duration { return time.Duration(atoi(s[0])) * unit },
+	}
 }
 
 // span is a Backoff's struct.

@@ -94,14 +94,8 @@ func durationText(d time.Duration) string {
 
 // Rate is a flag for a rate, such as 10/s.
 func Rate(name, usage string, p *buckets.Rate) cli.Flag {
-	text := func(r buckets.Rate) string {
-		if r.IsZero() {
-			return ""
-		}
-		return r.String()
-	}
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[buckets.Rate]{p, buckets.ParseRate, text,
-		"events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"}}
+	rate := setting.Table[buckets.Rate]{setting.Rate(name, "", usage, func(r *buckets.Rate) *buckets.Rate { return r }, buckets.Rate{})}
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: settingFlag{rate.Of(p)[0]}}
 }
 
 // Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks the policy.
