@@ -2,56 +2,17 @@ package shaper
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
-
-	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// How policies stand in Redis: fields of the downstream's and the tenants' hashes. lua/lib/tenant.lua reads them.
+// How policies are kept in Redis: as fields of the downstream's and the tenants' hashes, by the keys of
+// their rows in policy.go.
 
-func rateField(r buckets.Rate) string {
-	if r.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros())
-}
-
-func intField(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
-}
-
-func millisField(d time.Duration) string {
-	switch {
-	case d == 0:
-		return ""
-	case d < 0:
-		return "-1"
-	}
-	return millis(d)
-}
-
-func microsField(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return micros(d)
-}
+// admitField is the field of the admission rules, the only part of a policy that is no row.
+const admitField = "admit"
 
 // policyFields returns field, value, … of a tenant's policy; an empty value is a field that is not set.
-func policyFields(p Policy) []string {
-	return []string{
-		"p:rate", rateField(p.Rate), "p:depth", intField(p.Depth), "p:weight", intField(p.Weight),
-		"p:on_full", string(p.OnFull), "p:cap", intField(p.MaxInFlight), "p:attempts", intField(p.MaxAttempts),
-		"p:throttles", intField(p.MaxThrottles),
-		"p:bmin", millisField(p.Backoff.Min), "p:bmax", millisField(p.Backoff.Max),
-		"p:timeout", millisField(p.Timeout), "p:wait", millisField(p.MaxWait), "p:keep", millisField(p.Retention),
-	}
-}
+func policyFields(p Policy) []string { return policyTable.Kept(&p) }
 
 // downstreamFields returns field, value, … of a policy that is valid.
 func downstreamFields(p DownstreamPolicy) []string {
@@ -59,95 +20,55 @@ func downstreamFields(p DownstreamPolicy) []string {
 	if err != nil {
 		panic(err) // the caller has not validated it
 	}
-	return append([]string{
-		"admit", admit.field,
-		"rate", rateField(p.Rate), "cap", intField(p.MaxInFlight), "unknown", string(p.UnknownTenants),
-		"tau", microsField(p.Tolerance), "lead", microsField(p.Lead), "lease", microsField(p.Lease),
-		"crashes", intField(p.MaxCrashes), "log", intField(p.DepartureLog),
-	}, policyFields(p.Defaults)...)
+	own := append([]string{admitField, admit.field}, downstreamTable.Kept(&p)...)
+	return append(own, policyFields(p.Defaults)...)
 }
 
-func readRate(s string) buckets.Rate {
-	events, period, ok := strings.Cut(s, "/")
-	if !ok {
-		return buckets.Rate{}
-	}
-	return buckets.Rate{Events: atoi(events), Period: time.Duration(atoi(period)) * time.Microsecond}
-}
-
-func readMillis(s string) time.Duration { return time.Duration(atoi(s)) * time.Millisecond }
-func readMicros(s string) time.Duration { return time.Duration(atoi(s)) * time.Microsecond }
-
-func readPolicy(h map[string]string) Policy {
-	p := Policy{
-		Rate: readRate(h["p:rate"]), Depth: int(atoi(h["p:depth"])), Weight: int(atoi(h["p:weight"])),
-		OnFull: OnFull(h["p:on_full"]), MaxInFlight: int(atoi(h["p:cap"])), MaxAttempts: int(atoi(h["p:attempts"])),
-		MaxThrottles: int(atoi(h["p:throttles"])), Backoff: Backoff{readMillis(h["p:bmin"]), readMillis(h["p:bmax"])},
-		Timeout: readMillis(h["p:timeout"]), MaxWait: readMillis(h["p:wait"]), Retention: readMillis(h["p:keep"]),
-	}
-	if h["p:wait"] == "-1" {
-		p.MaxWait = -1
-	}
+func readPolicy(h map[string]string) (p Policy) {
+	policyTable.Recall(&p, h)
 	return p
 }
 
 func readDownstream(h map[string]string) DownstreamPolicy {
-	return DownstreamPolicy{
-		Rate: readRate(h["rate"]), MaxInFlight: int(atoi(h["cap"])), UnknownTenants: UnknownTenants(h["unknown"]),
-		Tolerance: readMicros(h["tau"]), Lead: readMicros(h["lead"]), Lease: readMicros(h["lease"]),
-		MaxCrashes: int(atoi(h["crashes"])), DepartureLog: int(atoi(h["log"])), Defaults: readPolicy(h), Admit: readRules(h["admit"]),
-	}
+	p := DownstreamPolicy{Defaults: readPolicy(h), Admit: readRules(h[admitField])}
+	downstreamTable.Recall(&p, h)
+	return p
 }
 
 // or returns p with every field that is not set taken from q.
 func (p Policy) or(q Policy) Policy {
-	if p.Rate.IsZero() {
-		p.Rate = q.Rate
-	}
-	if p.Backoff.IsZero() {
-		p.Backoff = q.Backoff
-	}
-	if p.OnFull == "" {
-		p.OnFull = q.OnFull
-	}
-	set := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&p.Depth, q.Depth)
-	set(&p.Weight, q.Weight)
-	set(&p.MaxInFlight, q.MaxInFlight)
-	set(&p.MaxAttempts, q.MaxAttempts)
-	set(&p.MaxThrottles, q.MaxThrottles)
-	setD := func(v *time.Duration, d time.Duration) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	setD(&p.Timeout, q.Timeout)
-	setD(&p.MaxWait, q.MaxWait)
-	setD(&p.Retention, q.Retention)
+	policyTable.Inherit(&p, &q)
 	return p
 }
 
 // WithDefaults returns p with every field that is not set filled in, as it applies.
 func (p DownstreamPolicy) WithDefaults() DownstreamPolicy {
-	if p.UnknownTenants == "" {
-		p.UnknownTenants = UseDefaults
-	}
-	if p.Tolerance == 0 {
-		p.Tolerance = DefaultTolerance
-	}
-	if p.Lead == 0 {
-		p.Lead = DefaultLead
-	}
-	if p.Lease == 0 {
-		p.Lease = DefaultLease
-	}
-	if p.MaxCrashes == 0 {
-		p.MaxCrashes = DefaultMaxCrashes
-	}
-	p.Defaults = p.Defaults.or(DefaultPolicy())
+	downstreamTable.SetDefaults(&p)
+	policyTable.SetDefaults(&p.Defaults)
 	return p
+}
+
+// luaFields is what the scripts know of policies: what applies where a field was set nowhere, and the fields of a tenant and
+// of a downstream, as values for a table or a call. It is made of the tables alone, so it is a constant. Functions, since a
+// table would be made anew at each call of a script.
+func luaFields() string {
+	var b strings.Builder
+	list := func(function string, fields []string) {
+		fmt.Fprintf(&b, "local function %s() return '%s'", function, fields[0])
+		for i := 2; i < len(fields); i += 2 {
+			fmt.Fprintf(&b, ", '%s'", fields[i])
+		}
+		b.WriteString(" end\n")
+	}
+	all := downstreamFields(DownstreamPolicy{}.WithDefaults())
+	b.WriteString("local function fallback(field)\n")
+	for i := 0; i < len(all); i += 2 {
+		if all[i+1] != "" {
+			fmt.Fprintf(&b, "  if field == '%s' then return '%s' end\n", all[i], all[i+1])
+		}
+	}
+	b.WriteString("end\n")
+	list("tenant_policy", policyFields(Policy{}))
+	list("downstream_policy", all)
+	return b.String()
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
 // Began tells what came of a slot: when the handler began, or that it never did. The zero value: the worker does not know.
@@ -155,7 +156,7 @@ func (e *LogEntry) read(w []string) (ok bool) {
 		return n
 	}
 	rate := func(s string) buckets.Rate {
-		r := readRate(s)
+		r := setting.RecallRate(s)
 		ok = ok && r.Validate() == nil
 		return r
 	}

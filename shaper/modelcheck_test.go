@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
 // lookScript reads all that a downstream holds, in one call.
@@ -160,7 +161,7 @@ func modelled(d *model.Downstream, names []string) view {
 			h[k] = fmt.Sprint(n)
 		}
 		if !tl.Rate.IsZero() {
-			more = append(more, "slot", tl.Slot, "next", tl.Next, "rem", tl.Rem, "seen", tl.Seen, "r", rateField(tl.Rate))
+			more = append(more, "slot", tl.Slot, "next", tl.Next, "rem", tl.Rem, "seen", tl.Seen, "r", setting.KeepRate(tl.Rate))
 		}
 		for i := 0; i < len(more); i += 2 {
 			h[more[i].(string)] = fmt.Sprint(more[i+1])
@@ -267,7 +268,7 @@ func (p *player) byTheBook() {
 			continue
 		}
 		slot, tenant := atoi(f[4]), p.exactly(f[1])
-		now, rate, common := slot-atoi(f[5]), readRate(f[6]), readRate(f[7])
+		now, rate, common := slot-atoi(f[5]), setting.RecallRate(f[6]), setting.RecallRate(f[7])
 		want := tenant.earliest(rate, now, p.epoch, mGrace)
 		if !common.IsZero() {
 			want = max(want, p.common.earliest(common, now, p.epoch, mGrace))

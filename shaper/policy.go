@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/policing"
 )
 
@@ -50,13 +51,37 @@ func (b Backoff) IsZero() bool { return b == Backoff{} }
 func (b Backoff) String() string { return fmt.Sprintf("%v..%v", b.Min, b.Max) }
 
 // DefaultPolicy is what applies where neither the tenant nor the downstream's defaults say otherwise.
-func DefaultPolicy() Policy {
-	return Policy{
-		Rate: buckets.PerSecond(10), Depth: 1000, Weight: 1, OnFull: Reject,
-		MaxInFlight: 1000, MaxAttempts: 5, MaxThrottles: 100, Backoff: Backoff{time.Second, 5 * time.Minute},
-		Timeout: 10 * time.Minute, MaxWait: -1, Retention: time.Hour,
-	}
+func DefaultPolicy() (p Policy) {
+	policyTable.SetDefaults(&p)
+	return p
 }
+
+// policyTable says all that there is to say of each field: it is what makes one. What uses the field
+// names it, or its key in a script; nothing else does.
+var policyTable = setting.Register(setting.Table[Policy]{
+	setting.Rate("rate", "p:rate", "departures, one each 1/rate, never a burst",
+		func(p *Policy) *buckets.Rate { return &p.Rate }, buckets.PerSecond(10)),
+	setting.Whole("depth", "p:depth", "how many jobs may wait",
+		func(p *Policy) *int { return &p.Depth }, 1, 10_000_000, 1000),
+	setting.Whole("weight", "p:weight", "share of what is shared with other tenants",
+		func(p *Policy) *int { return &p.Weight }, 1, 1000, 1),
+	setting.Word("on_full", "p:on_full", "what happens to a new job when there is no room",
+		func(p *Policy) *OnFull { return &p.OnFull }, Reject, DropOldest, Block),
+	setting.Whole("max_in_flight", "p:cap", "tickets out and jobs running at once",
+		func(p *Policy) *int { return &p.MaxInFlight }, 1, 1_000_000, 1000),
+	setting.Whole("max_attempts", "p:attempts", "starts that may fail before a job is dead",
+		func(p *Policy) *int { return &p.MaxAttempts }, 1, 1000, 5),
+	setting.Whole("max_throttles", "p:throttles", "starts that the downstream throttles before a job is dead",
+		func(p *Policy) *int { return &p.MaxThrottles }, 1, 1_000_000, 100),
+	setting.Backoff("backoff", "p:bmin p:bmax", "wait before a failed job comes back, doubling from MIN to MAX",
+		func(p *Policy) *Backoff { return &p.Backoff }, time.Millisecond, time.Millisecond, 30*day, Backoff{time.Second, 5 * time.Minute}),
+	setting.Duration("timeout", "p:timeout", "a job that runs longer is ended and counts as failed",
+		func(p *Policy) *time.Duration { return &p.Timeout }, time.Millisecond, time.Millisecond, 30*day, 10*time.Minute),
+	setting.DurationOrForever("max_wait", "p:wait", "a job that waited longer expires unstarted",
+		func(p *Policy) *time.Duration { return &p.MaxWait }, time.Millisecond, time.Millisecond, 366*day, -1),
+	setting.Duration("retention", "p:keep", "how long an ended job's id and result are known",
+		func(p *Policy) *time.Duration { return &p.Retention }, time.Millisecond, time.Minute, 90*day, time.Hour),
+})
 
 // UnknownTenants says what an enqueue for a tenant without a policy of its own does.
 type UnknownTenants string
@@ -93,71 +118,32 @@ const (
 	DefaultMaxCrashes = 3
 )
 
+// downstreamTable is policyTable's like for what a downstream has of its own, but for Admit.
+var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
+	setting.Rate("rate", "rate", "departures of all tenants together",
+		func(p *DownstreamPolicy) *buckets.Rate { return &p.Rate }, buckets.Rate{}),
+	setting.WholeOrZero("max_in_flight", "cap", "tickets out and jobs running at once, of all tenants",
+		func(p *DownstreamPolicy) *int { return &p.MaxInFlight }, 1_000_000, ", or 0 for as many as the workers have places"),
+	setting.Word("unknown_tenants", "unknown", "what applies to tenants that nobody named",
+		func(p *DownstreamPolicy) *UnknownTenants { return &p.UnknownTenants }, UseDefaults, RefuseUnknown),
+	setting.Duration("tolerance", "tau", "how long after its slot a start may still happen",
+		func(p *DownstreamPolicy) *time.Duration { return &p.Tolerance }, time.Microsecond, time.Millisecond, 10*time.Second, DefaultTolerance),
+	setting.Duration("lead", "lead", "how long before its slot a job is handed to a worker",
+		func(p *DownstreamPolicy) *time.Duration { return &p.Lead }, time.Microsecond, time.Millisecond, 10*time.Second, DefaultLead),
+	setting.Duration("lease", "lease", "how long a silent worker keeps its job",
+		func(p *DownstreamPolicy) *time.Duration { return &p.Lease }, time.Microsecond, time.Second, time.Hour, DefaultLease),
+	setting.Whole("max_crashes", "crashes", "a job that took its worker down this often is dead",
+		func(p *DownstreamPolicy) *int { return &p.MaxCrashes }, 1, 1000, DefaultMaxCrashes),
+	setting.Whole("departure_log", "log", "about how many entries to keep, two a start, for shaper verify",
+		func(p *DownstreamPolicy) *int { return &p.DepartureLog }, 1, 1_000_000, 0),
+})
+
 // Validate returns a *FieldError for the first field of p that is set and cannot be used.
-func (p Policy) Validate() error {
-	if !p.Rate.IsZero() {
-		if err := p.Rate.Validate(); err != nil {
-			return fmt.Errorf("rate: %w: %w", ErrInvalid, err)
-		}
-	}
-	for _, f := range []struct {
-		name     string
-		value    int
-		min, max int
-	}{
-		{"depth", p.Depth, 1, 10_000_000},
-		{"weight", p.Weight, 1, 1000},
-		{"max_in_flight", p.MaxInFlight, 1, 1_000_000},
-		{"max_attempts", p.MaxAttempts, 1, 1000},
-		{"max_throttles", p.MaxThrottles, 1, 1_000_000},
-	} {
-		if f.value != 0 && (f.value < f.min || f.value > f.max) {
-			return &FieldError{f.name, fmt.Sprint(f.value), fmt.Sprintf("%d to %d", f.min, f.max)}
-		}
-	}
-	switch p.OnFull {
-	case "", Reject, DropOldest, Block:
-	default:
-		return &FieldError{"on_full", string(p.OnFull), "reject, drop-oldest or block"}
-	}
-	if b := p.Backoff; !b.IsZero() && (b.Min < time.Millisecond || b.Max < b.Min || b.Max > 30*day) {
-		return &FieldError{"backoff", b.String(), "MIN..MAX with 1ms ≤ MIN ≤ MAX ≤ 30d"}
-	}
-	if p.MaxWait > 0 && (p.MaxWait < time.Millisecond || p.MaxWait > 366*day) {
-		return &FieldError{"max_wait", p.MaxWait.String(), "1ms to 366d"}
-	}
-	return firstErr(
-		within("timeout", p.Timeout, time.Millisecond, 30*day),
-		within("retention", p.Retention, time.Minute, 90*day),
-	)
-}
+func (p Policy) Validate() error { return validate(policyTable.Of(&p)) }
 
 // Validate returns a *FieldError for the first field of p that is set and cannot be used.
 func (p DownstreamPolicy) Validate() error {
-	if !p.Rate.IsZero() {
-		if err := p.Rate.Validate(); err != nil {
-			return fmt.Errorf("rate: %w: %w", ErrInvalid, err)
-		}
-	}
-	if p.MaxInFlight < 0 || p.MaxInFlight > 1_000_000 {
-		return &FieldError{"max_in_flight", fmt.Sprint(p.MaxInFlight), "1 to 1000000, or 0 for as many as the workers have places"}
-	}
-	if p.MaxCrashes < 0 || p.MaxCrashes > 1000 {
-		return &FieldError{"max_crashes", fmt.Sprint(p.MaxCrashes), "1 to 1000"}
-	}
-	if p.DepartureLog < 0 || p.DepartureLog > 1_000_000 {
-		return &FieldError{"departure_log", fmt.Sprint(p.DepartureLog), "1 to 1000000"}
-	}
-	switch p.UnknownTenants {
-	case "", UseDefaults, RefuseUnknown:
-	default:
-		return &FieldError{"unknown_tenants", string(p.UnknownTenants), "defaults or refuse"}
-	}
-	if err := firstErr(
-		within("tolerance", p.Tolerance, time.Millisecond, 10*time.Second),
-		within("lead", p.Lead, time.Millisecond, 10*time.Second),
-		within("lease", p.Lease, time.Second, time.Hour),
-	); err != nil {
+	if err := validate(downstreamTable.Of(&p)); err != nil {
 		return err
 	}
 	if err := p.Defaults.Validate(); err != nil {
@@ -167,15 +153,21 @@ func (p DownstreamPolicy) Validate() error {
 	return err
 }
 
-const day = 24 * time.Hour
-
-// within checks a duration that is set.
-func within(field string, d, lo, hi time.Duration) error {
-	if d != 0 && (d < lo || d > hi) {
-		return &FieldError{field, d.String(), fmt.Sprintf("%v to %v", lo, hi)}
+func validate(fields []setting.Value) error {
+	for _, v := range fields {
+		want := v.Check()
+		if want == "" {
+			continue
+		}
+		if r, ok := v.Pointer().(*buckets.Rate); ok {
+			return fmt.Errorf("%s: %w: %w", v.Name, ErrInvalid, r.Validate())
+		}
+		return &FieldError{v.Name, v.Text(), want}
 	}
 	return nil
 }
+
+const day = 24 * time.Hour
 
 func firstErr(errs ...error) error {
 	for _, err := range errs {

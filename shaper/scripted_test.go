@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
 // scripted makes the calls of the model on the scripts of a world.
@@ -94,7 +95,7 @@ func (s scripted) Finish(reports ...model.Report) (out []model.Ended) {
 		case "-":
 			f.Began = NeverBegan
 		default:
-			f.Began = BeganAfter(readMicros(r.Late))
+			f.Began = BeganAfter(time.Duration(atoi(r.Late)) * time.Microsecond)
 		}
 		end, err := s.gate.Finish(s.t.Context(), grantTo(r.Tenant, r.ID, r.Token), f)
 		s.must(err)
@@ -180,9 +181,15 @@ func (s scripted) SetTenant(tenant string, p model.Policy) {
 }
 
 func (s scripted) SetDownstream(p model.DownstreamPolicy) {
-	log := ""
+	rate, most, log := "", "", ""
+	if !p.Rate.IsZero() {
+		rate = setting.KeepRate(p.Rate)
+	}
+	if p.MaxInFlight > 0 {
+		most = fmt.Sprint(p.MaxInFlight)
+	}
 	if p.Log {
 		log = "10000"
 	}
-	s.ask(policyScript, "set policy", "", "rate", rateField(p.Rate), "cap", intField(int(p.MaxInFlight)), "log", log)
+	s.ask(policyScript, "set policy", "", "rate", rate, "cap", most, "log", log)
 }

@@ -49,10 +49,11 @@ func script(name string) *luaScript {
 	return s
 }
 
-// luaGiven are the pieces that package buckets has.
+// luaGiven are the pieces that are no files.
 var luaGiven = map[string]string{
 	"algorithms": buckets.LuaFunctions(), // of the admission checks
 	"timeline":   buckets.LuaTimeline(),
+	"fields":     luaFields(), // of policies
 }
 
 var (
@@ -196,4 +197,3 @@ func instant(us int64) time.Time {
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(int64(d/time.Microsecond), 10) }
-func millis(d time.Duration) string { return strconv.FormatInt(int64(d/time.Millisecond), 10) }

@@ -10,6 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/api/wire"
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -84,13 +85,6 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	if d.json != nil {
 		return d.json.Print(wire.NewTenant(d.downstream, t))
 	}
-	p := wire.NewPolicy(t.Effective)
-	own := func(set bool) string {
-		if set {
-			return ""
-		}
-		return "  (inherited)"
-	}
 	next := ""
 	switch {
 	case t.Waiting == 0 || t.Paused:
@@ -111,15 +105,32 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 		{"in flight", fmt.Sprintf("%d running, %d tickets out, at most %d", t.Running, t.Out, t.Effective.MaxInFlight)},
 		{"dead", fmt.Sprint(t.Dead)},
 		{"counters", countersText(t.Counters)},
-		{"rate", fmt.Sprintf("%s, one each %s%s", p.Rate, t.Effective.Rate.Interval(), own(!t.Set.Rate.IsZero()))},
-		{"depth", fmt.Sprintf("%d, then %s%s", p.Depth, p.OnFull, own(t.Set.Depth != 0))},
-		{"weight", fmt.Sprint(p.Weight) + own(t.Set.Weight != 0)},
-		{"attempts", fmt.Sprintf("%d, %s apart%s", p.MaxAttempts, p.Backoff, own(t.Set.MaxAttempts != 0 || !t.Set.Backoff.IsZero()))},
-		{"throttles", fmt.Sprintf("%d before a job is dead%s", p.MaxThrottles, own(t.Set.MaxThrottles != 0))},
-		{"timeout", p.Timeout + own(t.Set.Timeout != 0)},
-		{"max wait", p.MaxWait + own(t.Set.MaxWait != 0)},
-		{"retention", p.Retention + own(t.Set.Retention != 0)},
-	}, admitFacts(ds.Admit)...)...)
+	}, append(policyFacts(t), admitFacts(ds.Admit)...)...)...)
+}
+
+// policyFacts tells the policy that applies to a tenant, a field a line, but for those that are told beside another.
+func policyFacts(t shaper.TenantInfo) (facts [][2]string) {
+	p, set := t.Effective, setting.Of(&t.Set)
+	for i, v := range setting.Of(&p) {
+		name, text, own := strings.ReplaceAll(v.Name, "_", " "), v.Text(), set[i].IsSet()
+		switch v.Pointer() {
+		case &p.OnFull, &p.MaxInFlight, &p.Backoff:
+			continue
+		case &p.Rate:
+			text += ", one each " + p.Rate.Interval().String()
+		case &p.Depth:
+			text += ", then " + string(p.OnFull)
+		case &p.MaxAttempts:
+			name, text, own = "attempts", fmt.Sprintf("%s, %s apart", text, p.Backoff), own || !t.Set.Backoff.IsZero()
+		case &p.MaxThrottles:
+			name, text = "throttles", text+" before a job is dead"
+		}
+		if !own {
+			text += "  (inherited)"
+		}
+		facts = append(facts, [2]string{name, text})
+	}
+	return facts
 }
 
 // countersText lists what has happened, without what never did.

@@ -7,33 +7,21 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 func setTenantCommand() *cli.Command {
 	p := &shaper.Policy{}
-	flags := cmdline.Flags(
-		cmdline.Rate("rate", "departures: `RATE` such as 10/s, 600/m or 1/90s", &p.Rate),
-		cmdline.Whole("depth", "how many jobs may wait: `N`", &p.Depth),
-		cmdline.Whole("weight", "share of what is shared with other tenants: `N`", &p.Weight),
-		&cli.StringFlag{Name: "on-full", Usage: "what happens to a new job when there is no room: `WORD`, reject, drop-oldest or block"},
-		cmdline.Whole("max-in-flight", "tickets out and jobs running: `N`", &p.MaxInFlight),
-		cmdline.Whole("max-attempts", "starts that may fail before a job is dead: `N`", &p.MaxAttempts),
-		cmdline.Whole("max-throttles", "starts after which the downstream asked to slow down before a job is dead: `N`", &p.MaxThrottles),
-		cmdline.Backoff("backoff", "wait before a failed job comes back: `MIN..MAX`", &p.Backoff),
-		cmdline.PositiveDuration("timeout", "a job's time: `DURATION`", &p.Timeout),
-		cmdline.MaxWait("a job that waited longer expires unstarted: `DURATION` or forever", &p.MaxWait),
-		cmdline.PositiveDuration("retention", "how long an ended job is known: `DURATION`", &p.Retention),
-	)
 	return cliutil.Examples(&cli.Command{
-		Name: "set", Usage: "change a tenant's policy, at once and for its backlog too", ArgsUsage: "TENANT", Flags: flags,
+		Name: "set", Usage: "change a tenant's policy, at once and for its backlog too", ArgsUsage: "TENANT",
+		Flags:       cmdline.Flags(cmdline.Settings(setting.Of(p))...),
 		Description: "What is not named stays as it is. It holds until a daemon is started with a configuration that is not the one applied last.",
 		Action: withDesk(func(c *cli.Context, d *desk) error {
 			args, err := cliutil.Args(c, "TENANT")
 			if err != nil {
 				return err
 			}
-			p.OnFull = shaper.OnFull(c.String("on-full"))
 			if *p == (shaper.Policy{}) {
 				return cliutil.Usagef("nothing to set: want --rate, --depth or another flag\nSee shaper tenants set --help")
 			}

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/policing"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // algorithms are the admission checks, and what the size of a bucket may be called.
@@ -26,16 +28,16 @@ var algorithms = []struct {
 const wantRules = "a list of rules, such as - token_bucket: 100/s"
 
 // admit reads the rules of a downstream. What only all of them together show to be wrong is told at the list.
-func (s section) admit(n node, p *[]policing.Rule) {
-	before := len(s.found)
-	*p = s.rules(n)
-	if len(s.found) > before {
-		*p = nil
+func (d *decoder) admit(n node, p *shaper.DownstreamPolicy) {
+	before := len(d.found)
+	p.Admit = d.rules(n)
+	if len(d.found) > before {
+		p.Admit = nil
 		return
 	}
-	if err := s.validate(); err != nil {
-		s.wrongRule(n, err)
-		*p = nil
+	if err := p.Validate(); err != nil {
+		d.wrongRule(n, err)
+		p.Admit = nil
 	}
 }
 
@@ -91,7 +93,7 @@ func (d *decoder) rule(n node) (r policing.Rule, name node) {
 	switch {
 	case len(d.found) > before: // the rest would only repeat it
 	case w.algorithm == "":
-		d.fail(n, "no algorithm: want "+list(names))
+		d.fail(n, "no algorithm: want "+setting.Or(names))
 	default:
 		r = d.finish(w, size)
 	}
@@ -107,7 +109,7 @@ func (d *decoder) size(w draft) int64 {
 			continue
 		}
 		if w.algorithm != "" && !slices.Contains(w.sizes, key) {
-			d.fail(n, "want it only beside "+list(sized(key)))
+			d.fail(n, "want it only beside "+setting.Or(sized(key)))
 			return 0
 		}
 		if size != 0 {
@@ -159,7 +161,7 @@ func (d *decoder) ruleName(n node) string {
 func (d *decoder) count(n node, most int64) int64 {
 	text, _ := scalar(n.Node)
 	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || !wholeRE.MatchString(text) || v < 1 || v > most {
+	if err != nil || strconv.FormatInt(v, 10) != text || v < 1 || v > most {
 		d.wrong(n, "a whole number, 1 to "+strconv.FormatInt(most, 10))
 		return 0
 	}

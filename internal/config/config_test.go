@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -9,8 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/policing"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -199,6 +203,68 @@ func TestExampleIsComplete(t *testing.T) {
 	}
 }
 
+var write = flag.Bool("write", false, "write what the example says of each field anew")
+
+// The example explains each field of a policy as its row does, with the range and the default. Run with -write after a row
+// has changed; a field that is not in the example yet is added to it.
+func TestExampleExplainsFields(t *testing.T) {
+	const path = "../../deploy/shaper.yaml"
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d Downstream
+	lines := strings.Split(string(before), "\n")
+	lines = explain(t, lines, "  transcoder:", append(setting.Of(&d.Policy), downstreamTable.Of(&d)...))
+	lines = explain(t, lines, "    defaults:", setting.Of(&d.Policy.Defaults))
+	after := strings.Join(lines, "\n")
+	if after == string(before) {
+		return
+	}
+	if !*write {
+		t.Errorf("%s does not say what the rows say: go test ./internal/config -run %s -write writes\n%s", path, t.Name(), after)
+	} else if err := os.WriteFile(path, []byte(after), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+// explain puts the text of each field's row behind its key below the section, the first of that name, and adds keys that are missing.
+func explain(t *testing.T, lines []string, section string, fields []setting.Value) []string {
+	const column, width = 34, 100
+	margin := strings.Repeat(" ", column) + "#"
+	section = lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, section) })]
+	at := slices.Index(lines, section)
+	first, indent := at, strings.Repeat(" ", len(section)-len(strings.TrimLeft(section, " "))+2)
+	for _, v := range fields {
+		key := indent + v.Name + ":"
+		i := slices.IndexFunc(lines[first:], func(l string) bool { return l == "" || strings.HasPrefix(l, key) })
+		if lines[first+i] == "" {
+			if v.Default() == "none" || v.Default() == "" {
+				t.Fatalf("write an example of %s below %q first", v.Name, section)
+			}
+			lines = slices.Insert(lines, at+1, key+" "+v.Default())
+			i = at + 1 - first
+		}
+		at = first + i
+		code, _, _ := strings.Cut(lines[at], " #")
+		text := []string{fmt.Sprintf("%-*s#", column, strings.TrimRight(code, " "))}
+		for _, word := range strings.Fields(v.Doc()) {
+			if last := &text[len(text)-1]; utf8.RuneCountInString(*last+" "+word) <= width {
+				*last += " " + word
+			} else {
+				text = append(text, margin+" "+word)
+			}
+		}
+		rest := 1
+		for strings.HasPrefix(lines[at+rest], margin) {
+			rest++
+		}
+		lines = slices.Replace(lines, at, at+rest, text...)
+		at += len(text) - 1
+	}
+	return lines
+}
+
 // knownKeys asks the decoder for every key it has, by giving each section one that it has not.
 func knownKeys() []string {
 	_, err := Parse("f", []byte(`
@@ -212,4 +278,21 @@ downstreams:
 		keys = append(keys, strings.Split(strings.ReplaceAll(names, " or ", ", "), ", ")...)
 	}
 	return keys
+}
+
+// The ranges of what a file says of durability are those that shaper.ClientConfig has for programs.
+func TestDurabilityIsTheClients(t *testing.T) {
+	for i, tries := range [][]string{{"0", "1", "100", "101"}, {"1us", "1ms", "1m", "61s"}} {
+		for _, text := range tries {
+			var o shaper.ClientConfig
+			v := durabilityTable.Of(&o)[i]
+			if want := v.Parse(text); want != "" {
+				t.Fatalf("%s: %s: want %s", v.Name, text, want)
+			}
+			var wrong *shaper.FieldError
+			if err := o.Validate(); errors.As(err, &wrong) != (v.Check() != "") || err != nil && (wrong.Want != v.Check() || wrong.Field != v.Name) {
+				t.Errorf("%s: %s: want %q here, and there %v", v.Name, text, v.Check(), err)
+			}
+		}
+	}
 }

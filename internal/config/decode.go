@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -159,7 +160,7 @@ func (d *decoder) fields(n node, known ...field) {
 		for i, f := range known {
 			names[i] = f.key
 		}
-		d.fail(key, "unknown key: want "+list(names))
+		d.fail(key, "unknown key: want "+setting.Or(names))
 	})
 }
 
@@ -256,15 +257,6 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
-}
-
-// list joins names for a reader: "a, b or c".
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // clip shortens a value for a message.

@@ -1,11 +1,12 @@
 package config
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -25,64 +26,38 @@ func (d *decoder) readFile(n node, f *File) {
 	}
 }
 
-// maxConcurrency is how many workers one process may have for a downstream.
-const maxConcurrency = 10_000
+// downstreamTable is what a file says of a downstream besides its policy, and needs no reader of its own.
+var downstreamTable = setting.Table[Downstream]{
+	setting.Whole("concurrency", "", "workers in this process",
+		func(d *Downstream) *int { return &d.Concurrency }, 1, 10_000, 10), // 0 is left to workers.PoolConfig, which knows the default
+}
+
+// durabilityTable has the ranges of shaper.ClientConfig, whose Validate knows them for programs.
+var durabilityTable = setting.Table[shaper.ClientConfig]{
+	setting.WholeOrZero("wait", "", "replicas that must have a job, too, before it counts as accepted",
+		func(o *shaper.ClientConfig) *int { return &o.Wait }, 100, " replicas, or 0 for none"),
+	setting.Duration("timeout", "", "how long they may take",
+		func(o *shaper.ClientConfig) *time.Duration { return &o.WaitTimeout }, time.Nanosecond, time.Millisecond, time.Minute,
+		shaper.DefaultWaitTimeout),
+}
 
 func (d *decoder) downstream(n node) Downstream {
 	var v Downstream
-	policy := section{d, func() error { return v.Policy.Validate() }}
-	workers := section{d, func() error {
-		if v.Concurrency < 0 || v.Concurrency > maxConcurrency {
-			return &shaper.FieldError{Want: fmt.Sprintf("1 to %d", maxConcurrency)}
-		}
-		return nil
-	}}
-	d.fields(n,
-		d.rate("rate", &v.Policy.Rate),
-		policy.wholeOrZero("max_in_flight", &v.Policy.MaxInFlight),
-		workers.whole("concurrency", &v.Concurrency),
+	d.fields(n, append(append(d.settings(setting.Of(&v.Policy)), d.settings(downstreamTable.Of(&v))...),
 		field{"target", func(n node) { v.Target = d.target(n) }},
-		choice(policy, "unknown_tenants", &v.Policy.UnknownTenants),
-		policy.duration("tolerance", &v.Policy.Tolerance),
-		policy.duration("lead", &v.Policy.Lead),
-		policy.duration("lease", &v.Policy.Lease),
-		policy.whole("max_crashes", &v.Policy.MaxCrashes),
-		policy.whole("departure_log", &v.Policy.DepartureLog),
 		field{"defaults", func(n node) { v.Policy.Defaults = d.policy(n) }},
 		field{"tenants", func(n node) {
 			v.Tenants = make(map[string]shaper.Policy)
 			d.named(n, "tenant", func(name string, n node) { v.Tenants[name] = d.policy(n) })
 		}},
-		field{"admit", func(n node) { policy.admit(n, &v.Policy.Admit) }},
-		field{"durability", func(n node) { d.durability(n, &v.Client) }},
-	)
+		field{"admit", func(n node) { d.admit(n, &v.Policy) }},
+		field{"durability", func(n node) { d.fields(n, d.settings(durabilityTable.Of(&v.Client))...) }},
+	)...)
 	return v
 }
 
-func (d *decoder) durability(n node, o *shaper.ClientConfig) {
-	s := section{d, func() error { return o.Validate() }}
-	d.fields(n,
-		s.wholeOrZero("wait", &o.Wait),
-		s.duration("timeout", &o.WaitTimeout),
-	)
-}
-
-func (d *decoder) policy(n node) shaper.Policy {
-	var p shaper.Policy
-	s := section{d, func() error { return p.Validate() }}
-	d.fields(n,
-		d.rate("rate", &p.Rate),
-		s.whole("depth", &p.Depth),
-		s.whole("weight", &p.Weight),
-		choice(s, "on_full", &p.OnFull),
-		s.whole("max_in_flight", &p.MaxInFlight),
-		s.whole("max_attempts", &p.MaxAttempts),
-		s.whole("max_throttles", &p.MaxThrottles),
-		s.backoff("backoff", &p.Backoff),
-		s.duration("timeout", &p.Timeout),
-		s.maxWait("max_wait", &p.MaxWait),
-		s.duration("retention", &p.Retention),
-	)
+func (d *decoder) policy(n node) (p shaper.Policy) {
+	d.fields(n, d.settings(setting.Of(&p))...)
 	return p
 }
 

@@ -16,7 +16,7 @@ allow_oom()
 local now, pool = clock(), ARGV[2]
 local before = call('HGET', K_POOLS, pool)
 if ARGV[5] == '1' and not before then return { -1 } end
-local lease = tonumber(call('HGET', K_DS, 'lease') or 15000000)
+local lease = tonumber(call('HGET', K_DS, 'lease') or fallback('lease'))
 local reply = {}
 for i = 6, #ARGV, 4 do
   local T, id = ARGV[i], ARGV[i + 1]

@@ -26,7 +26,7 @@
 -- Cost: O(1) a job. What may end in a full bucket to make room is looked for once a call, among at most some hundred jobs; at most
 -- BATCH of them end in a call, and one for each job beyond.
 
--- include base
+-- include base fields
 
 local FIELDS = 5 -- of a job in ARGV
 local now, T = clock(), ARGV[2]
@@ -43,7 +43,7 @@ do
   local t = call('HMGET', k_tenant(T), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
   local d = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive')
   local paused, by_time, note = math.max(tonumber(t[5] or 0), tonumber(d[6] or 0)), tonumber(t[7] or 0), '' -- see expect.lua
-  local events, period = string.match(t[4] or d[3] or '10/1000000', '^(%d+)/(%d+)$')
+  local events, period = string.match(t[4] or d[3] or fallback('p:rate'), '^(%d+)/(%d+)$')
   local due, step = tonumber(t[6] or 0), period / events
   if paused >= FOREVER then
     note = 'paused'
@@ -53,7 +53,7 @@ do
     by_time = 0 -- tenants share a rate; or the head should have left, and something holds it
   end
   if t[1] and waiting > 0 and not d[4] and (t[2] or d[1] ~= 'refuse') then
-    local room = tonumber(t[3] or d[2] or 1000) - call('ZCARD', k_later(T)) - waiting
+    local room = tonumber(t[3] or d[2] or fallback('p:depth')) - call('ZCARD', k_later(T)) - waiting
     if note == '' then room = math.min(room, by_time - waiting) end
     local first = math.max(due, now, paused)
     while nth <= #ARGV and #ids < room do

@@ -18,7 +18,7 @@ local ds = downstream(now)
 local t = tenant(ds, T, now)
 local dead = call('ZCARD', k_dead(T))
 if level(T) > 0 or busy(t) > 0 or dead > 0 then return { level(T), busy(t), dead } end
-call('HDEL', t.key, 'ver', 'until', unpack(POLICY))
+call('HDEL', t.key, 'ver', 'until', tenant_policy())
 call('PEXPIRE', t.key, int(math.ceil(2 * t.tl.step / 1000) + 10000))
 call('ZREM', K_TENANTS, T)
 call('ZREM', K_DUE, T)

@@ -10,8 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -82,6 +82,5 @@ func names(fields []field) string {
 	for i, f := range fields {
 		list[i] = f.name
 	}
-	last := len(list) - 1
-	return strings.Join(list[:last], ", ") + " or " + list[last]
+	return setting.Or(list)
 }

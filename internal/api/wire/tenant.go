@@ -1,8 +1,7 @@
 package wire
 
 import (
-	"time"
-
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -34,38 +33,15 @@ func NewTenant(downstream string, t shaper.TenantInfo) Tenant {
 		Tenant: t.Name, Downstream: downstream, Known: t.Known, Level: t.Level(), Waiting: t.Waiting, Delayed: t.Delayed,
 		Out: t.Out, Running: t.Running, Dead: t.Dead, OldestMS: t.Oldest.Milliseconds(), NextSlot: timestamp(t.NextSlot), Note: t.Note,
 		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Throttled: t.Throttled(), InARow: t.InARow,
-		Policy: NewPolicy(t.Effective), Counters: Counters(t.Counters),
+		Policy: Policy(t.Effective), Counters: Counters(t.Counters),
 	}
 }
 
 // Policy is a shaper.Policy in JSON, written as in a config file.
-type Policy struct {
-	Rate         string `json:"rate"`
-	Depth        int    `json:"depth"`
-	Weight       int    `json:"weight"`
-	OnFull       string `json:"on_full"`
-	MaxInFlight  int    `json:"max_in_flight"`
-	MaxAttempts  int    `json:"max_attempts"`
-	MaxThrottles int    `json:"max_throttles"`
-	Backoff      string `json:"backoff"`
-	Timeout      string `json:"timeout"`
-	MaxWait      string `json:"max_wait"`
-	Retention    string `json:"retention"`
-}
+type Policy shaper.Policy
 
-// NewPolicy returns p in JSON.
-func NewPolicy(p shaper.Policy) Policy {
-	return Policy{Rate: p.Rate.String(), Depth: p.Depth, Weight: p.Weight, OnFull: string(p.OnFull), MaxInFlight: p.MaxInFlight,
-		MaxAttempts: p.MaxAttempts, MaxThrottles: p.MaxThrottles, Backoff: p.Backoff.String(), Timeout: p.Timeout.String(), MaxWait: maxWait(p.MaxWait),
-		Retention: p.Retention.String()}
-}
-
-func maxWait(d time.Duration) string {
-	if d < 0 {
-		return "forever"
-	}
-	return d.String()
-}
+// MarshalJSON implements json.Marshaler.
+func (p Policy) MarshalJSON() ([]byte, error) { return setting.JSON((*shaper.Policy)(&p)) }
 
 // Counters returns c by name.
 func Counters(c shaper.Counters) map[string]int64 {

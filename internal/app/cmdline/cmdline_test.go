@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -58,7 +59,6 @@ func TestValues(t *testing.T) {
 	var d, wait time.Duration
 	var r buckets.Rate
 	var n int
-	var b shaper.Backoff
 	var at time.Time
 	set := func(f interface{ Set(string) error }, s string, good bool) {
 		t.Helper()
@@ -84,14 +84,50 @@ func TestValues(t *testing.T) {
 		{Whole("n", "", &n), "7", true},
 		{Whole("n", "", &n), "0", false},
 		{Whole("n", "", &n), "1.5", false},
-		{Backoff("b", "", &b), "1s..5m", true},
-		{Backoff("b", "", &b), "1s", false},
 		{Time("at", "", &at), "2030-01-31T12:00:00Z", true},
 		{Time("at", "", &at), "tomorrow", false},
 	} {
 		set(row.flag.(*cli.GenericFlag).Value, row.text, row.good)
 	}
-	if wait != -1 || n != 7 || b.Max != 5*time.Minute || at.Year() != 2030 || r.Events != 1 {
-		t.Errorf("%v %v %v %v %v", wait, n, b, at, r)
+	if wait != -1 || n != 7 || at.Year() != 2030 || r.Events != 1 {
+		t.Errorf("%v %v %v %v", wait, n, at, r)
+	}
+}
+
+// A policy's fields are flags; a value that cannot be read is an error of the flag, one beyond its range is not.
+func TestSettings(t *testing.T) {
+	var p shaper.Policy
+	flags := map[string]*cli.GenericFlag{}
+	for _, f := range Settings(setting.Of(&p)) {
+		flags[f.Names()[0]] = f.(*cli.GenericFlag)
+	}
+	for _, row := range []struct{ flag, text, err string }{
+		{"rate", " 600/m ", ""},
+		{"rate", "0/s", "want events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"},
+		{"depth", "5", ""},
+		{"depth", "0", "want 1 to 10000000"},
+		{"depth", "1.5", "want a whole number, 1 to 10000000"},
+		{"weight", "5000", ""},
+		{"on-full", "block", ""},
+		{"on-full", "", "want reject, drop-oldest or block"},
+		{"backoff", "1s..5m", ""},
+		{"backoff", "1s", "want MIN..MAX with 1ms ≤ MIN ≤ MAX ≤ 30d"},
+		{"timeout", "2d", ""},
+		{"timeout", "0s", "want 1ms to 30d"},
+		{"timeout", "soon", "want a duration such as 30s, 1h30m or 2d, 1ms to 30d"},
+		{"max-wait", "forever", ""},
+		{"max-wait", "-1s", "want 1ms to 366d, or forever"},
+	} {
+		if err := flags[row.flag].Value.Set(row.text); err == nil && row.err != "" || err != nil && err.Error() != row.err {
+			t.Errorf("--%s %q: %v; want %q", row.flag, row.text, err, row.err)
+		}
+	}
+	want := shaper.Policy{Rate: buckets.Rate{Events: 600, Period: time.Minute}, Depth: 5, Weight: 5000, OnFull: shaper.Block,
+		Backoff: shaper.Backoff{Min: time.Second, Max: 5 * time.Minute}, Timeout: 48 * time.Hour, MaxWait: -1}
+	if p != want {
+		t.Errorf("%+v, want %+v", p, want)
+	}
+	if got := flags["max-wait"].Value.String() + flags["retention"].Value.String() + flags["backoff"].Value.String(); got != "forever1s..5m0s" {
+		t.Errorf("their texts are %q", got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -93,33 +94,34 @@ func durationText(d time.Duration) string {
 
 // Rate is a flag for a rate, such as 10/s.
 func Rate(name, usage string, p *buckets.Rate) cli.Flag {
-	text := func(r buckets.Rate) string {
-		if r.IsZero() {
-			return ""
-		}
-		return r.String()
-	}
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[buckets.Rate]{p, buckets.ParseRate, text,
-		"events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"}}
+	rate := setting.Table[buckets.Rate]{setting.Rate(name, "", usage, func(r *buckets.Rate) *buckets.Rate { return r }, buckets.Rate{})}
+	return &cli.GenericFlag{Name: name, Usage: usage, Value: settingFlag{rate.Of(p)[0]}}
 }
 
-// Backoff is a flag for MIN..MAX.
-func Backoff(name, usage string, p *shaper.Backoff) cli.Flag {
-	parse := func(s string) (b shaper.Backoff, err error) {
-		from, to, _ := strings.Cut(s, "..")
-		if b.Min, err = parsePositive(from); err == nil {
-			b.Max, err = parsePositive(to)
-		}
-		return b, err
+// Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks the policy.
+func Settings(fields []setting.Value) []cli.Flag {
+	flags := make([]cli.Flag, len(fields))
+	for i, v := range fields {
+		flags[i] = &cli.GenericFlag{Name: strings.ReplaceAll(v.Name, "_", "-"), Usage: v.Meaning + ": " + v.Form(), Value: settingFlag{v}}
 	}
-	text := func(b shaper.Backoff) string {
-		if b.IsZero() {
-			return ""
-		}
-		return b.String()
+	return flags
+}
+
+// settingFlag implements cli.Generic.
+type settingFlag struct{ setting.Value }
+
+func (f settingFlag) Set(s string) error {
+	if want := f.Parse(strings.TrimSpace(s)); want != "" {
+		return errors.New("want " + want)
 	}
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[shaper.Backoff]{p, parse, text,
-		"MIN..MAX, such as 1s..5m"}}
+	return nil
+}
+
+func (f settingFlag) String() string {
+	if !f.IsSet() {
+		return ""
+	}
+	return f.Text()
 }
 
 // Time is a flag for an instant of RFC 3339.

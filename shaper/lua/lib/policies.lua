@@ -3,17 +3,12 @@
 
 -- include tenant
 
-local DS_POLICY = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'admit' } -- and POLICY, the tenants' defaults
-
 -- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the field; so is, of a whole policy,
 -- what is not named.
 local function write_fields(key, from, to, now, whole)
   local unset = {}
   if whole then
-    for _, f in ipairs(POLICY) do unset[f] = true end
-    if key == K_DS then
-      for _, f in ipairs(DS_POLICY) do unset[f] = true end
-    end
+    for _, f in ipairs(key == K_DS and { downstream_policy() } or { tenant_policy() }) do unset[f] = true end
   end
   local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver') or 0))) } -- when it was set last; a tenant with one is known
   for i = from, to, 2 do
@@ -55,7 +50,7 @@ end
 -- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause stays.
 local function clear_tenant(ds, T, now)
   if call('EXISTS', k_tenant(T)) == 0 then return end -- it was removed
-  call('HDEL', k_tenant(T), unpack(POLICY))
+  call('HDEL', k_tenant(T), tenant_policy())
   local t = tenant(ds, T, now)
   if num(t, 'until') <= now then
     call('HDEL', k_tenant(T), 'ver')

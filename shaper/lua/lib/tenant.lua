@@ -1,27 +1,15 @@
 -- tenant: the hashes of the downstream and its tenants, and when a tenant's head may leave.
 
--- include hash timeline
+-- include fields hash timeline
 
--- What applies where neither the tenant nor the downstream's defaults say otherwise. Twin: DefaultPolicy in policy.go.
-local FALLBACK = {
-  ['p:rate'] = '10/1000000', ['p:depth'] = '1000', ['p:weight'] = '1', ['p:on_full'] = 'reject',
-  ['p:cap'] = '1000', ['p:attempts'] = '5', ['p:bmin'] = '1000', ['p:bmax'] = '300000',
-  ['p:throttles'] = '100', ['p:timeout'] = '600000', ['p:wait'] = '-1', ['p:keep'] = '3600000',
-}
-local POLICY = { 'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:throttles', 'p:bmin', 'p:bmax',
-  'p:timeout', 'p:wait', 'p:keep' }
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
-local DS_FIELDS = { 'rate', 'cap', 'unknown', 'tau', 'lead', 'lease', 'crashes', 'log', 'rid', 'epoch', 'clock', 'blocked', 'admit',
-  'started', 'done', 'back', 'healed', 'from', 'mercy', 'places', 'alive', 'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
-  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:throttles', 'p:bmin', 'p:bmax',
-  'p:timeout', 'p:wait', 'p:keep' }
+local DS_FIELDS = { 'rid', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'from', 'mercy', 'places', 'alive',
+  'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
-  'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until',
-  'p:rate', 'p:depth', 'p:weight', 'p:on_full', 'p:cap', 'p:attempts', 'p:throttles', 'p:bmin', 'p:bmax',
-  'p:timeout', 'p:wait', 'p:keep' }
+  'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
 
 -- notice_step finds out that the clock stepped back since the last release, and keeps the sum of such steps. Deadlines of
 -- before lie that much nearer now; those of tenants are brought near by heal.
@@ -53,8 +41,8 @@ end
 
 local function downstream(now)
   local ds = get(K_DS, DS_FIELDS)
-  ds.tau, ds.lead = tonumber(ds.tau or 20000), tonumber(ds.lead or 20000)
-  ds.lease, ds.crashes = tonumber(ds.lease or 15000000), tonumber(ds.crashes or 3)
+  ds.tau, ds.lead = tonumber(ds.tau or fallback('tau')), tonumber(ds.lead or fallback('lead'))
+  ds.lease, ds.crashes = tonumber(ds.lease or fallback('lease')), tonumber(ds.crashes or fallback('crashes'))
   ds.log = string.match(ds.log or '', '^[1-9]%d*$')
   ds.grace = math.floor(ds.tau / 2)
   ds.hold = 2 * ds.lead + ds.tau -- a worker holds a granted slot at most this long before it comes
@@ -67,7 +55,7 @@ end
 local function tenant(ds, T, now)
   local t = get(k_tenant(T), T_FIELDS)
   t.name = T
-  t.tl = timeline(t, t['p:rate'] or ds['p:rate'] or FALLBACK['p:rate'], now, ds.epoch, ds.hold)
+  t.tl = timeline(t, t['p:rate'] or ds['p:rate'] or fallback('p:rate'), now, ds.epoch, ds.hold)
   return t
 end
 
@@ -92,7 +80,7 @@ local function heal(ds, t, now)
 end
 
 -- rule reads one field of the policy that applies to a tenant.
-local function rule(ds, t, field) return t[field] or ds[field] or FALLBACK[field] end
+local function rule(ds, t, field) return t[field] or ds[field] or fallback(field) end
 local function nrule(ds, t, field) return tonumber(rule(ds, t, field)) end
 
 -- bucket is how many jobs wait for their turn, level how many count against the depth: those that are not due yet too.

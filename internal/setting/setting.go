@@ -1,0 +1,162 @@
+// Package setting makes each field of a policy from one row of a table: its name in a config file,
+// in JSON and as a flag, its fields in Redis, its kind and range, its default, and what it means.
+// Code that reads, checks, writes or explains a policy goes over the table's values, and names a
+// field only where that field is used.
+//
+// The package that has the policy makes its table with Register; any other finds it with Of.
+package setting
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Row is a field of the policy S. Whole, Duration and the other kinds make it of
+//
+//   - its name in a config file and in JSON; a flag has dashes for its underscores
+//   - its key in Redis; two words for a value that is kept in two fields
+//   - its meaning, a line for people that leaves its range to Doc
+//   - where it is in S
+type Row[S any] struct {
+	name, key, meaning string
+	in                 func(*S) value
+}
+
+// Table is all the fields of the policy S, in the order in which people see them.
+type Table[S any] []Row[S]
+
+// tables holds the Table of each registered policy.
+var tables = map[reflect.Type]any{}
+
+// Register makes t known to Of. It is to be called while package variables are initialized.
+func Register[S any](t Table[S]) Table[S] {
+	tables[reflect.TypeFor[S]()] = t
+	return t
+}
+
+// Of returns the fields of s, whose type has a registered table. Setting them sets those of s.
+func Of[S any](s *S) []Value { return tables[reflect.TypeFor[S]()].(Table[S]).Of(s) }
+
+// Of returns the fields of s. Setting them sets those of s.
+func (t Table[S]) Of(s *S) []Value {
+	values := make([]Value, len(t))
+	for i, row := range t {
+		values[i] = Value{row.name, row.key, row.meaning, row.in(s)}
+	}
+	return values
+}
+
+// Inherit sets every field of s that is not set to that of from.
+func (t Table[S]) Inherit(s, from *S) {
+	inherited := t.Of(from)
+	for i, v := range t.Of(s) {
+		if !v.IsSet() {
+			v.copy(inherited[i].value)
+		}
+	}
+}
+
+// SetDefaults sets every field of s that is not set to its default, if it has one.
+func (t Table[S]) SetDefaults(s *S) {
+	for _, v := range t.Of(s) {
+		if !v.IsSet() {
+			v.setDefault()
+		}
+	}
+}
+
+// Kept returns the fields of s as Redis keeps them: key, value, … An empty value is not set.
+func (t Table[S]) Kept(s *S) []string {
+	var kept []string
+	for _, v := range t.Of(s) {
+		values := v.keep()
+		for i, key := range strings.Fields(v.Key) {
+			if v.IsSet() {
+				kept = append(kept, key, values[i])
+			} else {
+				kept = append(kept, key, "")
+			}
+		}
+	}
+	return kept
+}
+
+// Recall sets the fields of s to what Redis keeps in h. What is not well formed there is not set.
+func (t Table[S]) Recall(s *S, h map[string]string) {
+	for _, v := range t.Of(s) {
+		var values [2]string
+		for i, key := range strings.Fields(v.Key) {
+			values[i] = h[key]
+		}
+		v.recall(values)
+	}
+}
+
+// Value is a field of a policy that somebody has. Zero is "not set".
+type Value struct {
+	Name, Key, Meaning string
+	value
+}
+
+// value is what differs from kind to kind.
+type value interface {
+	// Pointer is where the field is: an *int, *time.Duration and so on.
+	Pointer() any
+	IsSet() bool
+	Unset()
+	// Parse sets the field from text, as a config file and a flag have it. It returns what would be
+	// right where text cannot be read at all or is zero, and sets nothing then. The range is for
+	// Check.
+	Parse(text string) (want string)
+	// Check returns what would be right where the field is set and beyond its range.
+	Check() (want string)
+	// Text is what Parse reads.
+	Text() string
+	// Range says what may be set: "1 to 1000". It is empty where the form says all.
+	Range() string
+	// Default is the text of what holds where nothing is set, or "none"; empty where Range tells.
+	Default() string
+	// Form is how to write a value in a flag's help, the placeholder in backquotes.
+	Form() string
+
+	copy(value)
+	setDefault()
+	keep() [2]string
+	recall([2]string)
+}
+
+// Doc explains the field in a line: what it means, its range, its default.
+func (v Value) Doc() string {
+	doc := v.Meaning
+	if r := v.Range(); r != "" {
+		doc += ": " + r
+	}
+	if d := v.Default(); d != "" {
+		doc += "; default " + d
+	}
+	return doc
+}
+
+// JSON returns the fields of s as an object: numbers, and text as in a config file.
+func JSON[S any](s *S) ([]byte, error) {
+	b := bytes.NewBufferString("{")
+	for i, v := range Of(s) {
+		var field any = v.Text()
+		if n, ok := v.Pointer().(*int); ok {
+			field = *n
+		}
+		text, err := json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("field %s: %w", v.Name, err)
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(b, "%q:%s", v.Name, text)
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
