@@ -203,4 +203,3 @@ func instant(us int64) time.Time {
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(int64(d/time.Microsecond), 10) }
-func millis(d time.Duration) string { return strconv.FormatInt(int64(d/time.Millisecond), 10) }
