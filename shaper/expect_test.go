@@ -100,7 +100,7 @@ func TestExpectedStartsComeTrue(t *testing.T) {
 			now, told := w.now, w.told(specs)
 			left := len(told)
 			for left > 0 {
-				g := w.soon()
+				g := w.startWithin(3600 * second)
 				w.now = max(w.now, g.Slot.UnixMicro())
 				w.finish(g, Finish{Ending: EndOK})
 				r, asked := told[g.Tenant+" "+g.ID]
@@ -127,26 +127,6 @@ func (w *world) common(perSecond int64, p Policy, tenants ...string) {
 	for _, name := range tenants {
 		w.set(name, p)
 	}
-}
-
-// soon is start for what may be an hour away.
-func (w *world) soon() *Grant {
-	for range 100 {
-		for name, places := range w.places {
-			w.pool(name, places)
-		}
-		tickets, wait, more := w.release(1)
-		for _, k := range tickets {
-			if g, _ := w.enter(k, "p"); g != nil {
-				return g
-			}
-		}
-		if !more {
-			w.pass(max(int64(wait/time.Microsecond), milli))
-		}
-	}
-	w.t.Fatal("nothing starts")
-	return nil
 }
 
 // Where a start hangs on what no timeline tells, the answer says so and names no instant.

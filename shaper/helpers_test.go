@@ -152,7 +152,12 @@ func (w *world) finish(g *Grant, f Finish) (string, *Grant) {
 // when nothing starts within a minute.
 func (w *world) start() *Grant {
 	w.t.Helper()
-	for begun := w.now; w.now < begun+60*second; {
+	return w.startWithin(60 * second)
+}
+
+func (w *world) startWithin(us int64) *Grant {
+	w.t.Helper()
+	for begun := w.now; w.now < begun+us; {
 		for name, places := range w.places {
 			w.pool(name, places)
 		}
@@ -166,7 +171,7 @@ func (w *world) start() *Grant {
 			w.pass(max(int64(wait/time.Microsecond), milli))
 		}
 	}
-	w.t.Fatal("nothing started within a minute")
+	w.t.Fatalf("nothing started within %v", time.Duration(us)*time.Microsecond)
 	return nil
 }
 
