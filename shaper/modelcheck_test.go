@@ -56,7 +56,7 @@ type tenantView struct {
 // Fields of the hashes that the model knows of, besides the counters.
 var (
 	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
-	downstreamKnown  = append([]string{"clock", "from", "mercy", "places", "alive"}, bothFields...)
+	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive"}, bothFields...)
 	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
 	noLines, noWords = []model.Line{}, []string{}
 )
@@ -205,7 +205,7 @@ func modelled(d *model.Downstream, names []string) view {
 		v.Tenants[name] = t
 		all += m.RunN
 	}
-	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "from", d.From, "mercy", d.Mercy, "places", d.Places,
+	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "spared_from", d.SparedFrom, "spared_until", d.SparedUntil, "places", d.Places,
 		"alive", d.Alive, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
 	for name, p := range d.Pools {
 		v.Pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)

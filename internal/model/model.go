@@ -29,10 +29,10 @@ type Downstream struct {
 	Out         *Book            // jobs whose tickets are out, as "tenant id", by the instant at which they come back
 	Running     *Book            // jobs that run, as "tenant id", by the end of their leases
 
-	LastRelease int64 // when a scheduler called last
-	From, Mercy int64 // until Mercy only leases that ended by From are over, see release.go
-	Places      int64 // of the live pools, as the last beat found them
-	Alive       int64 // until when the last of them is believed to live
+	LastRelease             int64 // when a scheduler called last
+	SparedFrom, SparedUntil int64 // until then only leases that ended by SparedFrom are over, see release.go
+	Places                  int64 // of the live pools, as the last beat found them
+	Alive                   int64 // until when the last of them is believed to live
 }
 
 // Tenant is one tenant of a downstream: its bucket, its timeline and its jobs.

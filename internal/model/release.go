@@ -72,11 +72,11 @@ func (d *Downstream) lost() {
 	lease := d.Policy.Lease.Microseconds()
 	silence := min(5_000_000, max(2_000_000, lease/2))
 	if last := d.LastRelease; last > 0 && (d.Epoch > last || d.Now-last > silence) {
-		d.From, d.Mercy = last, d.Now+min(4_000_000, lease)
+		d.SparedFrom, d.SparedUntil = last, d.Now+min(4_000_000, lease)
 	}
 	over := d.Now
-	if d.Now < d.Mercy {
-		over = d.From
+	if d.Now < d.SparedUntil {
+		over = d.SparedFrom
 	}
 	d.LastRelease = d.Now
 

@@ -133,7 +133,7 @@ local function report(T, id, tok, outcome, delay, text, more, late)
       local h = outcome == 'throttled' and t or ds
       if num(h, 'until') < now + delay then
         put(h, 'until', now + delay)
-        hush(outcome == 'throttled' and T or '')
+        tell_paused(outcome == 'throttled' and T or '')
       end
       count(ds, t, 'throttled')
     end

@@ -34,7 +34,7 @@ if ticket and not mine(j) then
   if mine(j) then
     id, body = before, call('HGET', k_jobs(T), before)
   else
-    id, j, body = outmost(T, true)
+    id, j, body = oldest_out(T)
   end
 end
 if not j or not body then return { 'gone' } end

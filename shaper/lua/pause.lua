@@ -33,5 +33,5 @@ save(ds)
 -- Only what changes is logged, so that a repeated call is not.
 if ends > 0 and not was then log(ds, 'p', T == '' and '-' or T, int(ends)) end
 if ends == 0 and was then log(ds, 'r', T == '' and '-' or T) end
-if ends == 0 then wake() else hush(T) end
+if ends == 0 then wake() else tell_paused(T) end
 return int(ends)

@@ -41,10 +41,10 @@ end
 -- seldom does not put off for ever what he is here for.
 local last, lease_end = num(ds, 'clock'), now
 if last > 0 and (ds.epoch > last or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
-  put(ds, 'from', last)
-  put(ds, 'mercy', now + math.min(4000000, ds.lease))
+  put(ds, 'spared_from', last)
+  put(ds, 'spared_until', now + math.min(4000000, ds.lease))
 end
-if now < num(ds, 'mercy') then lease_end = num(ds, 'from') end
+if now < num(ds, 'spared_until') then lease_end = num(ds, 'spared_from') end
 put(ds, 'clock', now)
 
 -- back takes every job of a book whose time is over, newest first, so that the oldest ends up in front.

@@ -142,18 +142,20 @@ local function goes_out(ds, t, id, j, deadline)
   add(ds, 'out', 1)
 end
 
--- outmost is the oldest or the youngest job of a tenant that is out, its state and body. A ticket starts the oldest, whichever job
+-- oldest_out and youngest_out are jobs of a tenant that are out: id, state and body. A ticket starts the oldest, whichever job
 -- it was released for: tickets of a tenant race each other to the gate, and its jobs must not. What cannot be read is left to
 -- release, which brings it back in its time, lest it stop the others.
-local function outmost(T, oldest)
+local function first_out_by(range, T)
   for _ = 1, BATCH do
-    local id = call(oldest and 'ZRANGE' or 'ZREVRANGE', k_outs(T), 0, 0)[1]
+    local id = call(range, k_outs(T), 0, 0)[1]
     if not id then return nil end
     local j, body = state(T, id), call('HGET', k_jobs(T), id)
     if j and j.st == 'o' and body then return id, j, body end
     call('ZREM', k_outs(T), id)
   end
 end
+local function oldest_out(T) return first_out_by('ZRANGE', T) end
+local function youngest_out(T) return first_out_by('ZREVRANGE', T) end
 
 -- inherit: the ticket of `own`, release number rel, was used up by another job that leaves. If own is out it waits for the ticket of
 -- that one now, until its deadline, but not beyond its own: no job is out for longer than a ticket lives. Call it before that one
@@ -169,7 +171,7 @@ end
 -- recede: the ticket of `own` starts nothing. The youngest job of the tenant that is out returns to the front, so that there are
 -- as many out as tickets and none overtakes an older one. Returns whether there was one.
 local function recede(ds, t, own, rel)
-  local id, j = outmost(t.name, false)
+  local id, j = youngest_out(t.name)
   if not id then return false end
   inherit(t.name, id, own, rel)
   left(ds, t, id, j)

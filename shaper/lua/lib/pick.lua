@@ -66,7 +66,7 @@ end
 -- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end here.
 local function first_out(ds, t, now)
   for _ = 1, BATCH do
-    local id, j, body = outmost(t.name, true)
+    local id, j, body = oldest_out(t.name)
     if not id then return nil end
     left(ds, t, id, j)
     if j.att > 0 or not overdue(ds, t, header(body), now) then return id, j, body end

@@ -6,7 +6,7 @@ local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
-local DS_FIELDS = { 'rid', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'from', 'mercy', 'places', 'alive',
+local DS_FIELDS = { 'rid', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
@@ -168,5 +168,5 @@ end
 
 local function wake() call('PUBLISH', SIGNAL, 'w') end
 
--- hush says that T is paused (T = '': the downstream), to workers that hold a slot of it which has not come.
-local function hush(T) call('PUBLISH', SIGNAL, T == '' and 'p' or 'p ' .. T) end
+-- tell_paused says that T is paused (T = '': the downstream), to workers that hold a slot of it which has not come.
+local function tell_paused(T) call('PUBLISH', SIGNAL, T == '' and 'p' or 'p ' .. T) end
