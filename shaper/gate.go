@@ -173,7 +173,7 @@ type Finished struct {
 	Next   *Grant // the next job, if the worker wanted one and could have it
 }
 
-// Finish takes down how a start ended, if its token still owns the job, and grants the next job to a worker that
+// Finish records how a start ended, if its token still owns the job, and grants the next job to a worker that
 // wants one and can have it. With an error there may be a Next all the same: one whose job cannot be read.
 func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
 	token := f.Next
@@ -191,7 +191,7 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error
 	r := replyOf(answer.reply)
 	out := Finished{Became: r.str()}
 	if out.Became == "fault" {
-		return Finished{}, fmt.Errorf("finish job %s of tenant %s: what stands of it cannot be read: %s", of.ID, of.Tenant, r.str())
+		return Finished{}, fmt.Errorf("finish job %s of tenant %s: its record cannot be read: %s", of.ID, of.Tenant, r.str())
 	}
 	for r.more() {
 		switch r.str() {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TenantInfo is what stands of a tenant at an instant.
+// TenantInfo is the state of a tenant at an instant.
 type TenantInfo struct {
 	Name        string
 	Known       bool   // it has a policy of its own
@@ -64,7 +64,7 @@ func (c *Counters) fields() []*int64 {
 var counterFields = []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired",
 	"cancelled", "dropped", "crashed", "lost_tickets", "forgotten"}
 
-// Tenant returns what stands of one tenant.
+// Tenant returns the current state of one tenant.
 func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	if err := ValidName("tenant", tenant); err != nil {
 		return TenantInfo{}, err
@@ -79,7 +79,7 @@ func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	return l[0], nil
 }
 
-// Tenants returns what stands of all tenants that are known, by name.
+// Tenants returns the current state of all tenants that are known, by name.
 func (a *Admin) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	names, err := a.Names(ctx, false)
 	if err != nil {
@@ -145,7 +145,7 @@ func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
 // forever is FOREVER in lua/lib/tenant.lua.
 const forever = 9_000_000_000_000_000
 
-// Stats is what stands of a downstream.
+// Stats is the state of a downstream at an instant.
 type Stats struct {
 	Downstream  string
 	Policy      DownstreamPolicy
@@ -168,7 +168,7 @@ type Stats struct {
 // Level is how many jobs wait.
 func (s Stats) Level() int { return s.Waiting + s.Delayed }
 
-// Stats returns what stands of the downstream. With all it reads every tenant that is known, otherwise only those that are
+// Stats returns the current state of the downstream. With all it reads every tenant that is known, otherwise only those that are
 // busy. Only dead jobs of tenants that were not read are missing in what it sums up.
 func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	names, err := a.Names(ctx, !all)

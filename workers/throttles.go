@@ -13,7 +13,7 @@ type throttles struct {
 	row map[string]int // tenants that were told of, to their last throttled starts in a row that this pool heard of
 }
 
-// note takes down that a start ended: how many of its tenant were throttled in a row, 0 = this one was not. It tells whether an
+// note records that a start ended: how many of its tenant were throttled in a row, 0 = this one was not. It tells whether an
 // episode is over, and whether one has begun; both, where that was not seen here.
 func (m *throttles) note(tenant string, row int) (over, begun bool) {
 	m.mu.Lock()

@@ -68,7 +68,7 @@ func newStats(s shaper.Stats) stats {
 		s.Oldest.Milliseconds(), s.Pools, s.Places, cmdline.RuleTexts(s.Policy.Admit), wire.Counters(s.Counters)}
 }
 
-// statsFacts are what stands of a downstream, for people.
+// statsFacts are the state of a downstream, for people.
 func statsFacts(s shaper.Stats) [][2]string {
 	rate := "no rate of its own"
 	if !s.Policy.Rate.IsZero() {

@@ -26,7 +26,7 @@ const (
 	scrapeTimeout = 2 * time.Second
 )
 
-// statsReader reads what stands of a downstream; *shaper.Admin is one.
+// statsReader reads the current state of a downstream; *shaper.Admin is one.
 type statsReader interface {
 	StatsOfLatest(ctx context.Context, most int) (shaper.Stats, error)
 }
@@ -136,7 +136,7 @@ func split(tenants []shaper.TenantInfo, before func(name string) bool) (shown, o
 
 func busy(t shaper.TenantInfo) int { return t.Level() + t.Out + t.Running }
 
-// sum is what stands of several tenants together; its depth is none.
+// sum is the state of several tenants together; its depth is none.
 func sum(tenants []shaper.TenantInfo) shaper.TenantInfo {
 	var s shaper.TenantInfo
 	for _, t := range tenants {

@@ -6,7 +6,7 @@
 //
 //   - one data directory has one owner: a second daemon is refused, by name of the first;
 //   - what the redis-server child has acknowledged survives a crash of the child
-//     and of the daemon (append-only file, synced each second);
+//     and of the daemon (append-only file, synced every second);
 //   - nothing outlives Stop: no child, no goroutine, no store file;
 //   - other commands of the same user find a running store by its directory.
 package embedded

@@ -34,7 +34,7 @@ type Ended struct {
 // Stale is what a report becomes that came too late.
 const Stale = "stale"
 
-// Finish takes down how starts ended, each on its own, and gives those workers that ask for more
+// Finish records how starts ended, each on its own, and gives those workers that ask for more
 // the next job of the downstream, with its slot. Tenants are filed after the last report, so what
 // one report brings back to an idle tenant is not given to the next; but a tenant that had all in
 // flight that it may is filed at once. A report that is repeated is known by its token.

@@ -90,7 +90,7 @@ func (c *Cluster) URL() string {
 }
 
 // Client returns a new client, closed when the test ends. Like those of our
-// programs it learns the topology anew each second.
+// programs it learns the topology anew every second.
 func (c *Cluster) Client() *redis.ClusterClient {
 	client := c.client()
 	c.t.Cleanup(func() { _ = client.Close() })

@@ -17,7 +17,7 @@ type config struct {
 	extra    []string
 }
 
-// AOF keeps the data in an append-only file, synced each second: it survives
+// AOF keeps the data in an append-only file, synced every second: it survives
 // Kill and Restart.
 func AOF() Option { return func(c *config) { c.aof = true } }
 

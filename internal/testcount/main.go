@@ -145,7 +145,7 @@ func (c *count) note(e event) {
 	}
 }
 
-// ended takes down how a test ended.
+// ended records how a test ended.
 func (c *count) ended(p *tested, e event) {
 	switch e.Action {
 	case "run":

@@ -17,7 +17,7 @@
 -- Returns for each report {answer, then granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
 --   stale                                the token does not own it: somebody else does, or it ended
---   fault, text                          what stands of the job cannot be read
+--   fault, text                          its record cannot be read
 -- After the answer to a throttled start: "throttled", how many of the tenant were so in a row
 --
 -- Cost: O(log tenants) a report; with a next job about twice a gate.

@@ -32,7 +32,7 @@ if mends then
   heal(ds, t, now)
 end
 
--- find takes down what is wrong, and tells whether to mend it.
+-- find records what is wrong, and tells whether to mend it.
 local function find(kind, id)
   found[#found + 1] = kind
   found[#found + 1] = id

@@ -1,4 +1,4 @@
--- stats: what stands of some tenants. Changes nothing.
+-- stats: the current state of some tenants. Changes nothing.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2…] tenants, at most BATCH

@@ -84,7 +84,7 @@ func (b *book) close() {
 	b.jobs = slices.DeleteFunc(b.jobs, func(e history.Event) bool { return e.Kind == neverBegan })
 }
 
-// enter takes down one entry.
+// enter records one entry.
 func (b *book) enter(e shaper.LogEntry) {
 	if b.first.IsZero() {
 		b.first, b.whole = e.At, e.Kind == shaper.LogOpened || b.o.Since > 0

@@ -23,7 +23,7 @@ local function run(ds, t, id, j, slot, tok, now)
   store(t.name, id, j)
 end
 
--- entered takes down that a job which was not running is granted its next start. With kept its pool has kept a place for it, see
+-- entered records that a job which was not running is granted its next start. With kept its pool has kept a place for it, see
 -- left. Whether the start happens is not known yet, see began and called_off.
 local function entered(ds, t, j, tok, kept)
   j.att, j.granted = j.att + 1, true
