@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -65,7 +66,7 @@ func (r role) pour(ctx context.Context) error {
 					mu.Unlock()
 					return
 				}
-				pause(ctx, time.Duration(float64(rate.Interval())*(0.5+chance.Float64())))
+				again.Sleep(ctx, time.Duration(float64(rate.Interval())*(0.5+chance.Float64())))
 			}
 		})
 	}
@@ -87,20 +88,8 @@ func offerUntilAnswered(ctx context.Context, client *shaper.Client, rec *history
 			return rec.Record(answer(e, result))
 		case !errors.Is(err, shaper.ErrStore):
 			return err
-		case !pause(ctx, 50*time.Millisecond):
+		case !again.Sleep(ctx, 50*time.Millisecond):
 			return ctx.Err()
 		}
-	}
-}
-
-// pause waits for d, or returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
