@@ -143,11 +143,12 @@ local function standing(id, digest, body, stands)
   return { status, position, int(start), '-1', st, note }
 end
 
+local LOOK = 16 -- waiting jobs that are looked at where some may have waited too long
+
 -- expire_or_drop finds what need not stay in a full bucket: jobs that waited too long, else (drop-oldest) those that have waited
 -- longest and were never started. It only looks, and returns what to end as {id, job, how}; nil if that makes no room. Where the
 -- depth was lowered, one job may not find room for itself: drop-oldest then ends BATCH of them a call, so the level falls, and
 -- never rises. in_vain: nothing that happens later in this call makes another look worth while.
-local LOOK = 16
 local in_vain, ended = false, 0
 local function expire_or_drop()
   local drop, expires = on_full == 'drop-oldest', nrule(ds, t, 'p:wait') > 0 or t.own_wait
@@ -185,9 +186,10 @@ local function expire_or_drop()
   return ends
 end
 
--- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it full decides.
--- µs: how soon to ask where it cannot be known, and how late at the latest, since a pause may end and a policy change before
+-- µs: how soon to ask again where it cannot be known, and how late at the latest, since a pause may end and a policy change before
 local RETRY, LATEST = { paused = 10000000, no_workers = 5000000, in_flight = 1000000 }, 60000000
+
+-- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it full decides.
 local function until_room()
   local at, why = expected(ds, t, 1, now)
   if RETRY[why] then return RETRY[why] end

@@ -2,7 +2,7 @@
 
 -- include tenant pools
 
-local SPREAD = 25
+local SPREAD = 25 -- of so many jobs that follow each other in a call the first is reckoned, and a line drawn to the next
 local ALL_OF, SAMPLE = 12, 4 -- so many tenants that share a rate are all looked at; of more, the first few of each book
 
 -- crowd lists the tenants that share the downstream's rate with t. Each stands for `like` of them: waiting jobs, tickets out,
