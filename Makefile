@@ -26,23 +26,23 @@ build: ## build bin/shaper and bin/enqueue
 .PHONY: test
 test: ## run every test that this machine can run, with the race detector; says what was left out, and how many ran
 	@scripts/left-out "$(RACE)"
-	go run ./internal/testcount $(RACE) -p $(PARALLEL) -timeout 20m $(PACKAGES)
+	go run ./internal/test/testcount $(RACE) -p $(PARALLEL) -timeout 20m $(PACKAGES)
 
 .PHONY: check
 check: lint ## for the edit loop: gofmt, go vet, staticcheck, and the short tests; models, crash points and soaks are left to make test
-	go run ./internal/testcount -short $(PACKAGES)
+	go run ./internal/test/testcount -short $(PACKAGES)
 
 .PHONY: test-cluster
 test-cluster: ## run the tests of the main job, and every script, on a Redis Cluster
-	JOBSHAPER_E2E=cluster go test $(RACE) -timeout 20m -run 'Cluster' -v ./internal/e2e ./shaper ./buckets ./internal/redisurl ./internal/redistest
+	JOBSHAPER_E2E=cluster go test $(RACE) -timeout 20m -run 'Cluster' -v ./internal/test/e2e ./shaper ./buckets ./internal/redisurl ./internal/test/redistest
 
 .PHONY: soak
 soak: ## break everything at random for FOR (SEED repeats the draw), then check what was promised
-	go test -run '^TestSoak$$' -count 1 -timeout 0 -v ./internal/e2e -soak.for $(FOR) -soak.seed $(SEED)
+	go test -run '^TestSoak$$' -count 1 -timeout 0 -v ./internal/test/e2e -soak.for $(FOR) -soak.seed $(SEED)
 
 .PHONY: test-deploy
 test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine
-	go run ./internal/testcount -in deploy/check ./...
+	go run ./internal/test/testcount -in deploy/check ./...
 
 .PHONY: lint
 lint: fmt vet staticcheck ## gofmt, go vet and staticcheck; changes nothing

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 func TestMain(m *testing.M) {

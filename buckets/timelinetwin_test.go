@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // timelineScript grants a slot on a timeline in a hash: the earliest, or one that is ARGV[6] µs later.

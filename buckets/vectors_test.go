@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/golden"
+	"github.com/jobshaper/jobshaper/internal/test/golden"
 )
 
 // vector is one case of testdata/vectors.json.

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // smallRule draws a rule that a few requests exhaust, within seconds.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/breaker"
-	"github.com/jobshaper/jobshaper/internal/redistest"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // outages are the ways in which a Redis goes away, and comes back.

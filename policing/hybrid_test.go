@@ -10,7 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/breaker"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 func newHybrid(t testing.TB, lender Lender, cfg HybridConfig) *Hybrid {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // A grant whose start never happened is no attempt and no start: the first start is attempt 1, whatever came before it. Every

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // A scheduler mends what is wrong, also of a tenant that became idle for it, and tells of it once, by kind. Its worker keeps a job that the

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 const hour = 3600 * second

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // However many jobs come back at once, they leave in the order in which they were accepted, ahead of all that were never out.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // file is a configuration in which everything is n.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // A value that none of ours wrote harms its own job at most: the others go on, and the job is not lost.

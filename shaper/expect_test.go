@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // told asks for the expected start of every job that waits, by offering it again, all at one instant.

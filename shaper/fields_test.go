@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/internal/setting"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // Each field of a policy has one row, whose name and keys nobody else has.

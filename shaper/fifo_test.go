@@ -13,7 +13,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/model"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // TestFirstInFirstOutWhateverTheOrder: as long as no job fails or waits too long, no worker crashes and no ticket is lost, jobs of a

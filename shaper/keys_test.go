@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // The scripts and keys.go build the same names: jobs in every state leave exactly the keys that keys.go knows.

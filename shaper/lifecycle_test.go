@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // Jobs that come back keep the order in which they were accepted, ahead of what was never out.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // slots runs jobs for a while and returns the slots by tenant, each as a µs since the epoch. Every job ends at its slot.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/model"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // TestRecordedRunPlaysAgain: what the scripts granted in a run, as their departure log has it, the model grants when the same jobs

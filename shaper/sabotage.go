@@ -2,7 +2,7 @@
 
 package shaper
 
-import "github.com/jobshaper/jobshaper/internal/sabotage"
+import "github.com/jobshaper/jobshaper/internal/test/sabotage"
 
 // sabotaged breaks what SHAPER_SABOTAGE names, for `make sabotage`.
 func sabotaged(file string, src []byte) []byte { return sabotage.Script(file, src) }

@@ -3,7 +3,7 @@ package shaper
 import (
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/sabotage"
+	"github.com/jobshaper/jobshaper/internal/test/sabotage"
 )
 
 // What `make sabotage` breaks is still there to be broken.

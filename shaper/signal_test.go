@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // Whoever listens hears that something may leave, that tickets are on their way, and that a running job was cancelled.

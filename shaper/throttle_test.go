@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // A job that its downstream always throttles is dead after max_throttles of its starts, whether its tenant or all are paused for it, and

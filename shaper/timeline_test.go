@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // sole is a world with one tenant and one job, which asks the gate for one slot after the other.

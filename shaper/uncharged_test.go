@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // A failure that is not charged waits out its backoff and comes back with all its attempts left;

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // A value of another kind under any of our keys is told with the key's name and what ought to be there, by whatever meets it.

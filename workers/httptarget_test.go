@@ -16,7 +16,7 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/goleak"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

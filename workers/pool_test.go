@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobshaper/jobshaper/buckets"
-	"github.com/jobshaper/jobshaper/internal/redistest"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/api/wire"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

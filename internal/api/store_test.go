@@ -18,9 +18,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/breaker"
-	"github.com/jobshaper/jobshaper/internal/faultproxy"
-	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/internal/test/faultproxy"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // daemonVar makes this test binary a daemon with a store in the directory it names.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 func TestLongDirectory(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/embedded/redisproc"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

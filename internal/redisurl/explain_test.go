@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // speaker is a server that does with each connection what f does, until the test ends.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/jobshaper/jobshaper/internal/embedded"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/api/wire"
-	"github.com/jobshaper/jobshaper/internal/golden"
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/golden"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }

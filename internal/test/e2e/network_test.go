@@ -11,8 +11,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/jobshaper/jobshaper/internal/faultproxy"
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/test/faultproxy"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

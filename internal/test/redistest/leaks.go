@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // forgiven is a go-redis client whose server went away: it looks for it once a second, and notices up to a second late that

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/jobshaper/jobshaper/internal/embedded/redisproc"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // readyWithin bounds the start of one server, which takes some 20 ms.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/history"
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 const patience = testenv.Patience

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/history"
-	"github.com/jobshaper/jobshaper/internal/redistest"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // asTheLeastUser are tests of the main job that do nothing but what producers, daemons and operators do.
@@ -17,7 +17,7 @@ var asTheLeastUser = []string{
 // refusals would not show otherwise, as what a script tries in a pcall.
 func TestAsTheLeastUser(t *testing.T) {
 	t.Parallel() // none of them is about milliseconds
-	users, err := filepath.Abs("../../deploy/users.acl")
+	users, err := filepath.Abs("../../../deploy/users.acl")
 	if err != nil {
 		t.Fatal(err)
 	}

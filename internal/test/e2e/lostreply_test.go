@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/jobshaper/jobshaper/internal/faultproxy"
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
+	"github.com/jobshaper/jobshaper/internal/test/faultproxy"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 

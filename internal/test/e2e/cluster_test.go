@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jobshaper/jobshaper/internal/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // suiteVar says, with the value cluster, that TestOnACluster runs every test of this package and not only the main ones.

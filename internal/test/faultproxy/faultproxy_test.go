@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/testenv"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
