@@ -14,6 +14,9 @@ import (
 const (
 	clusterPrimaries = 3
 	clusterSlots     = 16384
+
+	nodeTimeout = "cluster-node-timeout"
+	noFailover  = "cluster-replica-no-failover"
 )
 
 // Cluster is three primaries with a replica each. A primary that is killed is
@@ -38,18 +41,28 @@ func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	return c
 }
 
-// join makes a cluster of the nodes.
+// join makes a cluster of the nodes. Meanwhile they take each other for gone within a second: for as long as that, up to 5 s, a
+// node that has seen no majority does not serve, and half as long they leave each other without news.
 func (c *Cluster) join() {
 	c.t.Helper()
 	ctx := c.t.Context()
 	clients := make([]*redis.Client, len(c.Nodes))
+	var usual string
 	for i, node := range c.Nodes {
 		client := redis.NewClient(clientOptions(node.Addr(), node.cfg.password))
 		defer client.Close()
 		clients[i] = client
+		got, err := client.ConfigGet(ctx, nodeTimeout).Result()
+		if err != nil {
+			c.t.Fatalf("redistest: CONFIG GET of cluster node %s: %v", node.Addr(), err)
+		}
+		usual = got[nodeTimeout]
+		c.do(client, "CONFIG", "SET", nodeTimeout, 1000, noFailover, "yes")
 		// Without an epoch of its own each would first have to settle a conflict.
 		c.do(client, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		c.do(client, "CLUSTER", "MEET", "127.0.0.1", c.Nodes[0].port, c.Nodes[0].busPort)
+		for _, other := range c.Nodes[:i] {
+			c.do(client, "CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort)
+		}
 		if i < clusterPrimaries {
 			c.do(client, "CLUSTER", "ADDSLOTSRANGE", i*clusterSlots/clusterPrimaries, (i+1)*clusterSlots/clusterPrimaries-1)
 		}
@@ -69,6 +82,9 @@ func (c *Cluster) join() {
 			}
 			return clusterPaired(ctx, client)
 		})
+	}
+	for _, client := range clients {
+		c.do(client, "CONFIG", "SET", nodeTimeout, usual, noFailover, "no")
 	}
 }
 
