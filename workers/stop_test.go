@@ -72,8 +72,7 @@ func TestNothingStartsAfterStop(t *testing.T) {
 
 // TestStopDoesNotWaitForSlots: a job that was granted a slot which has not come goes back, uncharged.
 func TestStopDoesNotWaitForSlots(t *testing.T) {
-	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
-	job := b.ahead()
+	b, job := ahead(t, func(context.Context, *asynq.Task) error { return nil }, func(b *bench, _ shaper.Job) { b.stopping() })
 	b.pool.Stop()
 	if job := b.find("a", job.ID); job.State.Ended() || job.State == shaper.StateRunning || job.Charged != 0 {
 		t.Errorf("%s, %d attempts charged; want it back, and none", job.State, job.Charged)
