@@ -151,6 +151,7 @@ func TestErrorHandlerIsTold(t *testing.T) {
 
 // TestRetryDelayFunc takes the place of the policy's backoff, and may panic or answer nonsense.
 func TestRetryDelayFunc(t *testing.T) {
+	t.Parallel()
 	const delay = 300 * time.Millisecond
 	var mu sync.Mutex
 	var asked []string
@@ -199,6 +200,7 @@ func TestRetryDelayFunc(t *testing.T) {
 
 // TestErrorsThatAreNoFailures leave a job its attempts, as in asynq; but not for ever.
 func TestErrorsThatAreNoFailures(t *testing.T) {
+	t.Parallel()
 	notYet := errors.New("not yet")
 	var mu sync.Mutex
 	starts := map[string][]int{}

@@ -15,6 +15,7 @@ import (
 // TestTicketsPassAFullStore: a Redis that takes no writes still takes a process' first ticket, and hands it to a worker. Only then can
 // what is in the queue leave and make room.
 func TestTicketsPassAFullStore(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	rdb := redistest.Start(t, redistest.Args("--maxmemory", "1mb", "--maxmemory-policy", "noeviction")).Client()
 	fill := strings.Repeat("x", 100<<10)

@@ -109,6 +109,7 @@ func TestExecTargetKillsWhatIsLeft(t *testing.T) {
 
 // A process that leaves the group escapes, with the pipes of its parent, but the job does not wait for it.
 func TestExecTargetIsNotHeldByADaemon(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip(err)
 	}

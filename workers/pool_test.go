@@ -15,7 +15,6 @@ import (
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
@@ -25,7 +24,13 @@ import (
 
 const patience = testenv.Patience
 
-// bench is a pool with its scheduler and its Redis, all the test's own. No goroutine may be left of them.
+// TestMain fails where a goroutine is left of a bench.
+func TestMain(m *testing.M) {
+	testenv.Abreast(2)
+	redistest.VerifyTestMain(m)
+}
+
+// bench is a pool with its scheduler and its Redis, all the test's own.
 type bench struct {
 	t         *testing.T
 	server    *redistest.Server
@@ -38,8 +43,6 @@ type bench struct {
 
 func newBench(t *testing.T, handler asynq.HandlerFunc, cfg Config) *bench {
 	t.Helper()
-	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { redistest.VerifyNone(t, before) })
 	b := &bench{t: t, server: redistest.Start(t)}
 	b.rdb = b.server.Client()
 	var err error
@@ -135,6 +138,7 @@ func (e *brokenError) Error() string {
 // TestHostileHandlers has handlers do what handlers do. Each job ends with an error that can be read, no other job suffers,
 // and no place is lost.
 func TestHostileHandlers(t *testing.T) {
+	t.Parallel()
 	hostile := map[string]struct {
 		handler asynq.HandlerFunc
 		want    string // part of the error
@@ -239,6 +243,7 @@ func TestBeatDoesNotEndWhatChangesHands(t *testing.T) {
 
 // TestShorterLeasesAreKept shortens the lease while a job runs: its beats follow.
 func TestShorterLeasesAreKept(t *testing.T) {
+	t.Parallel()
 	started, release := make(chan struct{}, 10), make(chan struct{})
 	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
 		started <- struct{}{}
@@ -262,6 +267,7 @@ func TestShorterLeasesAreKept(t *testing.T) {
 
 // TestLongJobsCountWhileTheyRun: the start of a job is counted once its pool has said that the handler began, and not again when it ends.
 func TestLongJobsCountWhileTheyRun(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	b := newBench(t, func(context.Context, *asynq.Task) error {
 		<-release
@@ -330,6 +336,7 @@ func ahead(t *testing.T, h asynq.HandlerFunc, do func(*bench, shaper.Job)) (*ben
 
 // TestCancelledBeforeItsSlot: a job that is cancelled while its worker waits for the slot does not start.
 func TestCancelledBeforeItsSlot(t *testing.T) {
+	t.Parallel()
 	var started sync.Map // slots
 	h := func(ctx context.Context, _ *asynq.Task) error {
 		info, _ := JobFrom(ctx)

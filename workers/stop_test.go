@@ -44,6 +44,7 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 
 // TestNothingStartsAfterStop: a worker that ends a job during the grace is given no other one, although hundreds are due.
 func TestNothingStartsAfterStop(t *testing.T) {
+	t.Parallel()
 	var starts atomic.Int64
 	release := make(chan struct{})
 	b := newBench(t, func(context.Context, *asynq.Task) error {
@@ -72,6 +73,7 @@ func TestNothingStartsAfterStop(t *testing.T) {
 
 // TestStopDoesNotWaitForSlots: a job that was granted a slot which has not come goes back, uncharged.
 func TestStopDoesNotWaitForSlots(t *testing.T) {
+	t.Parallel()
 	b, job := ahead(t, func(context.Context, *asynq.Task) error { return nil }, func(b *bench, _ shaper.Job) { b.stopping() })
 	b.pool.Stop()
 	if job := b.find("a", job.ID); job.State.Ended() || job.State == shaper.StateRunning || job.Charged != 0 {
@@ -82,6 +84,7 @@ func TestStopDoesNotWaitForSlots(t *testing.T) {
 // TestStopHandsBack: a handler that outlives the grace learns why its context ends, and its job goes back, whether it heeds that or not.
 // What it does later is nobody's business.
 func TestStopHandsBack(t *testing.T) {
+	t.Parallel()
 	for name, deaf := range map[string]bool{"heeds its context": false, "ignores it": true} {
 		t.Run(name, func(t *testing.T) {
 			causes, started, release := make(chan error, 1), make(chan struct{}), make(chan struct{})
@@ -115,6 +118,7 @@ func TestStopHandsBack(t *testing.T) {
 
 // TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers have their grace.
 func TestStopWithoutRedis(t *testing.T) {
+	t.Parallel()
 	started, ended := make(chan struct{}), make(chan struct{})
 	b := newBench(t, func(context.Context, *asynq.Task) error {
 		close(started)
@@ -165,6 +169,7 @@ func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []shaper.Ticket) e
 // TestTheEndOfTheContextIsAStop: nothing starts any more, what runs ends within the grace and is not told, and the pool takes its
 // leave, though nobody calls Stop; which waits for all that.
 func TestTheEndOfTheContextIsAStop(t *testing.T) {
+	t.Parallel()
 	begun, release := make(chan context.Context, 1), make(chan struct{})
 	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
 		begun <- ctx

@@ -53,8 +53,8 @@ func rerun(t *testing.T, url string, tests []string, all bool) {
 	var out bytes.Buffer
 	for again := false; ; again = true {
 		weather := watch(t)
-		run := exec.Command(os.Args[0], args...)
-		run.Env = append(os.Environ(), storeVar+"="+url)
+		run := exec.Command(lean.ofProcesses(t), args...)
+		run.Env = append(os.Environ(), storeVar+"="+url, leanVar+"="+lean.known())
 		out.Reset()
 		run.Stdout, run.Stderr = &out, &out
 		err := run.Run()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +22,7 @@ import (
 //
 // It keeps all cores busy, so it runs by itself: others judge to the millisecond.
 func TestCrashPoints(t *testing.T) {
-	program := buildCrashing(t)
+	program := lean.built(t)
 	abreast(t, 8, crashpoint.Points(), func(t *testing.T, point string) {
 		call, _, _ := strings.Cut(point, ".")
 		if _, ok := operations[call]; ok {
@@ -48,22 +46,6 @@ func abreast(t *testing.T, most int, names []string, test func(*testing.T, strin
 		})
 	}
 	running.Wait()
-}
-
-// buildCrashing builds this test binary again, with crash points. What does not know of them comes out of the build cache. It has no race
-// detector: what is looked for is what a death leaves behind, and the other tests look for races in the same code.
-func buildCrashing(t *testing.T) string {
-	t.Helper()
-	begun := time.Now()
-	path := filepath.Join(t.TempDir(), "crashing.test")
-	args := []string{"test", "-c", "-vet=off", "-tags", "crashpoints", "-o", path}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // on a machine that has built nothing yet
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "go", append(args, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	t.Logf("built in %v", time.Since(begun).Round(100*time.Millisecond))
-	return path
 }
 
 // hits are the times at which each point crashes.

@@ -47,8 +47,10 @@ type role struct {
 	Stream  *stream   // the same; it ends on SIGTERM
 	Operate string    // an operator's: a call of operations, three times; the process ends after it
 
-	// Of a process: what runs it instead of this binary, and where that crashes, POINT:N.
+	// Of a process: what runs it, where that crashes, POINT:N, and whether it is this binary, so that races in it are found, where the
+	// tests have the race detector. By default it is lean.
 	program, crash string
+	checked        bool
 	// Of a daemon in the test's own process.
 	metrics prometheus.Registerer
 	policy  shaper.DownstreamPolicy // with tenants, its configuration; without either it has none

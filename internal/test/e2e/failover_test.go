@@ -272,7 +272,9 @@ func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.FailsOver())
 	r := newRigAt(t, cluster.URL())
-	daemons := r.startAll(slices.Repeat([]role{{Scheduler: true, TicketTTL: time.Second, Worker: true}}, 2)...)
+	daemons := r.startAll(
+		role{Scheduler: true, TicketTTL: time.Second, Worker: true, checked: true}, role{Scheduler: true, TicketTTL: time.Second, Worker: true},
+	)
 	every := slices.Concat(sureTenants, fastTenants)
 	c := r.gather(1)
 	r.served(every)

@@ -1,13 +1,11 @@
 package e2e
 
 import (
-	"flag"
 	"os"
-	"runtime"
-	"strconv"
 	"testing"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // processVar holds the role of a process that a test has started, as JSON.
@@ -21,10 +19,8 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(processVar); role != "" {
 		os.Exit(runProcess(role))
 	}
-	// What runs in parallel here waits most of its time: more of it at a time than there are cores.
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = parallel.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))) // a number is what it takes
-	}
-	redistest.VerifyTestMain(m)
+	testenv.Abreast(4)
+	code := redistest.Run(m)
+	lean.remove()
+	os.Exit(code)
 }

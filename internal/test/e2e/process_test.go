@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"bufio"
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,7 +22,7 @@ import (
 
 const patience = testenv.Patience
 
-// process is this binary, started again in a role. Its methods belong to the test's goroutine.
+// process is this binary, or lean, started again in a role. Its methods belong to the test's goroutine.
 type process struct {
 	rig    *rig
 	cmd    *exec.Cmd
@@ -60,7 +60,14 @@ func (r *rig) launch(role role) *process {
 	role = r.placed(role)
 	text, err := json.Marshal(role)
 	r.must(err)
-	p := &process{rig: r, role: role, cmd: exec.Command(cmp.Or(role.program, os.Args[0]))}
+	program := role.program
+	switch {
+	case role.checked:
+		program = os.Args[0]
+	case program == "":
+		program = lean.ofProcesses(r.t)
+	}
+	p := &process{rig: r, role: role, cmd: exec.Command(program)}
 	p.cmd.Env = append(os.Environ(), processVar+"="+string(text), crashpoint.Env+"="+role.crash)
 	stderr, err := os.CreateTemp(r.t.TempDir(), "stderr")
 	r.must(err)
@@ -160,6 +167,10 @@ func (p *process) cleanup() {
 		p.cmd.Wait()
 	}
 	p.stdin.Close()
+	if text, err := os.ReadFile(p.stderr); err == nil && bytes.Contains(text, []byte("WARNING: DATA RACE")) {
+		p.silent = false
+		p.rig.t.Errorf("process %d has a data race", p.pid())
+	}
 	if text, err := os.ReadFile(p.stderr); err == nil && p.rig.t.Failed() && len(text) > 0 && !p.silent {
 		p.rig.t.Logf("process %d (%s):\n%s", p.pid(), filepath.Base(p.stderr), tail(text, 8<<10))
 	}

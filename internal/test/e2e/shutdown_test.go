@@ -17,7 +17,7 @@ func TestTerminatedDaemonHandsBack(t *testing.T) {
 		r.tenant(tenant, rate(200))
 	}
 	// Nobody may be so slow that the short jobs end before the signal arrives, or after the grace.
-	first := r.start(role{Scheduler: true, Worker: true, Places: 2 * half, Grace: 8 * time.Second})
+	first := r.start(role{Scheduler: true, Worker: true, Places: 2 * half, Grace: 8 * time.Second, checked: true})
 	r.offer("short", half, play{First: 3 * time.Second})
 	r.offer("long", half, play{First: time.Hour})
 	r.await("all have started", func(h history.History) bool {

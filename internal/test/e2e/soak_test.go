@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	soakFor  = flag.Duration("soak.for", 12*time.Second, "how long TestSoak breaks things")
+	soakFor  = flag.Duration("soak.for", 8*time.Second, "how long TestSoak breaks things")
 	soakSeed = flag.Uint64("soak.seed", 0, "what TestSoak draws from; 0 = the clock")
 )
 
@@ -43,7 +43,7 @@ var soakMix = mix{
 // soakCap is how many jobs of a tenant are in flight at most in a soak.
 const soakCap = 10
 
-// TestSoak breaks everything at random, for 12 s in `make test`, and for as long as one likes in `make soak FOR=1h SEED=7`: daemons
+// TestSoak breaks everything at random, for 8 s in `make test`, and for as long as one likes in `make soak FOR=1h SEED=7`: daemons
 // and producers are killed, stopped and terminated, Redis is killed and forgets its scripts, tenants are paused and change their rates,
 // jobs fail, panic, hang and are cancelled. Afterwards everything that was promised is checked over the whole history.
 func TestSoak(t *testing.T) {
@@ -66,7 +66,7 @@ func TestSoak(t *testing.T) {
 	const grace = 500 * time.Millisecond
 	s.spared = 1
 	s.daemons = r.startAll(
-		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second},
+		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second, checked: *soakFor < time.Minute},
 		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second},
 		role{Worker: true, Lean: true, Places: 30, Grace: grace},
 	)

@@ -24,6 +24,7 @@ func TestSixtyAtOnce(t *testing.T) {
 		{"three daemons, one is killed", 3, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel() // with each other
 			r := newRig(t)
 			r.tenant("a", rate(10))
 			if tc.kill {
@@ -163,6 +164,7 @@ func TestRatesAreKept(t *testing.T) {
 		{"300 per second", 300, 901},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel() // with each other
 			r := newRig(t)
 			r.tenant("a", rate(tc.rate))
 			r.startBoth(1)

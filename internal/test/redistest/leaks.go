@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -16,7 +17,10 @@ var forgiven = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/p
 // goroutines behind:
 //
 //	func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
-func VerifyTestMain(m *testing.M) { testenv.Main(m, forgiven) }
+func VerifyTestMain(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is VerifyTestMain for a TestMain that has something to do afterwards. It returns the exit code.
+func Run(m *testing.M) int { return testenv.Run(m, forgiven) }
 
 // VerifyNone fails the test if goroutines are left, besides those that opts forgive.
 func VerifyNone(t testing.TB, opts ...goleak.Option) {

@@ -1,8 +1,11 @@
 package testenv
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,8 +35,20 @@ func NoLeaks(t testing.TB, opts ...goleak.Option) {
 	}
 }
 
+// Abreast lets n tests for each core run in parallel, unless -parallel says how many, for a package whose tests wait most of their time.
+// A TestMain calls it first.
+func Abreast(n int) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = parallel.Value.Set(strconv.Itoa(n * runtime.GOMAXPROCS(0))) // a number is what it takes
+	}
+}
+
 // Main is a TestMain that runs the tests, and then fails if they have left goroutines behind, besides those that opts forgive.
-func Main(m *testing.M, opts ...goleak.Option) {
+func Main(m *testing.M, opts ...goleak.Option) { os.Exit(Run(m, opts...)) }
+
+// Run is Main for a TestMain that has something to do afterwards. It returns the exit code.
+func Run(m *testing.M, opts ...goleak.Option) int {
 	code := m.Run()
 	if code == 0 {
 		if err := leaks(opts); err != nil {
@@ -41,5 +56,5 @@ func Main(m *testing.M, opts ...goleak.Option) {
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
