@@ -13,6 +13,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
+	t.Parallel()
 	client, ctx := redistest.StartCluster(t).Client(), context.Background()
 	t.Run("vectors", func(t *testing.T) { suiteVectors(t, openOn(client)) })
 	t.Run("textbook", func(t *testing.T) { suiteTextbook(t, openOn(client)) })

@@ -74,6 +74,7 @@ func runAsker(address string) int {
 // Exactly the limit passes when 200 goroutines in four processes ask for one key at once, for every algorithm, in every round: a
 // few here, a hundred with JOBSHAPER_SOAK=1.
 func TestRedisManyProcesses(t *testing.T) {
+	t.Parallel()
 	rounds := 3
 	if os.Getenv(soakVar) != "" {
 		rounds = 100

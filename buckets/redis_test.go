@@ -33,9 +33,15 @@ func openOn(client redis.UniversalClient) opener {
 	}
 }
 
-func TestRedis(t *testing.T) { runSuite(t, openOn(redistest.Start(t).Client())) }
+func TestRedis(t *testing.T) {
+	t.Parallel()
+	runSuite(t, openOn(redistest.Start(t).Client()))
+}
 
-func TestMiniredis(t *testing.T) { runSuite(t, openOn(redistest.Mini(t))) }
+func TestMiniredis(t *testing.T) {
+	t.Parallel()
+	runSuite(t, openOn(redistest.Mini(t)))
+}
 
 // onServerTime makes a limiter that reads Redis' clock, as users do.
 func onServerTime(t testing.TB, client redis.UniversalClient, spec Spec) *Redis {
@@ -255,6 +261,7 @@ func TestRedisForgetsTheScripts(t *testing.T) {
 
 // A store that fails is an error, never a refusal and never an admission.
 func TestRedisFailures(t *testing.T) {
+	t.Parallel()
 	server, ctx := redistest.Start(t), context.Background()
 	client := server.Client()
 	for _, spec := range slow() {

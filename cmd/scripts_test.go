@@ -27,6 +27,7 @@ import (
 var bin string
 
 func TestMain(m *testing.M) {
+	testenv.Abreast(4)
 	// What a shell runs in its background ignores interrupts, and so would the daemons here, which are interrupted twice. Who
 	// catches a signal starts processes that do not ignore it.
 	if signal.Ignored(os.Interrupt) {

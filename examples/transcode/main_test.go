@@ -33,6 +33,7 @@ var few = []tenant{
 }
 
 func TestFFmpeg(t *testing.T) {
+	t.Parallel()
 	testenv.Need(t, "ffmpeg")
 	r := runFew(t, "ffmpeg")
 	probe, err := exec.LookPath("ffprobe")
@@ -135,6 +136,7 @@ func maxTime(a, b time.Time) time.Time {
 
 // An interrupt lets running jobs end, and cancels the rest: every accepted job is accounted for.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	out := &trigger{text: regexp.MustCompile(`(?m)^ +\d+ s │.*│ +[1-9]\d*$`), hit: cancel} // a second in which something started

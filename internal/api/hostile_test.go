@@ -43,6 +43,7 @@ func listening(t *testing.T, client Client) string {
 
 // Clients that begin requests and never end them keep nobody else from the API, and are cut off.
 func TestHalfOpenConnections(t *testing.T) {
+	t.Parallel()
 	const half = 500
 	address := listening(t, stub{outcome: shaper.Outcome{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
 	conns := make([]net.Conn, half)

@@ -217,6 +217,7 @@ func TestReadyForSome(t *testing.T) {
 // A black hole before a real Redis: while it is there, offers are refused at once; when it is gone
 // they are accepted again; and of all that was offered nothing is lost or doubled.
 func TestBlackHole(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy, err := faultproxy.Start(server.Addr())
 	if err != nil {

@@ -8,9 +8,13 @@ import (
 	"testing"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.Abreast(4)
+	redistest.VerifyTestMain(m)
+}
 
 // expect fails unless there is exactly one problem for each "severity: text" of want.
 func expect(t *testing.T, got []Problem, want ...string) {
@@ -66,6 +70,7 @@ func TestExamine(t *testing.T) {
 }
 
 func TestCheckRealServers(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	t.Run("evicts", func(t *testing.T) {
 		s := redistest.Start(t, redistest.Args("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))

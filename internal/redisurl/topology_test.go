@@ -13,6 +13,7 @@ func TestSentinelURL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
+	t.Parallel()
 	set := redistest.StartSentinel(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
 	client, err := Open(set.URL(), Options{})
 	if err != nil {
@@ -29,6 +30,7 @@ func TestClusterURL(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts six servers")
 	}
+	t.Parallel()
 	ctx := t.Context()
 	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
 	client, err := Open(cluster.URL(), Options{})

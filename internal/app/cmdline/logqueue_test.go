@@ -88,7 +88,7 @@ func TestLogQueueDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.Repeat("x", 1000)
-	const lines = 10 * logQueueLines
+	const lines = 4 * logQueueLines
 	for range lines {
 		log.Info(line)
 	}

@@ -97,6 +97,7 @@ func TestReadyObeysItsContext(t *testing.T) {
 }
 
 func TestStopKillsWhatDoesNotEnd(t *testing.T) {
+	t.Parallel()
 	p := script(t, "trap '' TERM; echo deaf; while :; do sleep 1; done")
 	for !strings.Contains(p.log.suffix(), "deaf") { // it has set its trap
 		time.Sleep(time.Millisecond)
@@ -133,6 +134,7 @@ func TestTail(t *testing.T) {
 // A server that is writing its first append-only file refuses to end and forgets that it was asked; it
 // ends all the same once that is written.
 func TestStopWhileTheFirstFileIsWritten(t *testing.T) {
+	t.Parallel()
 	p, socket := startServer(t)
 	if err := p.Ready(t.Context(), "unix", socket, ""); err != nil {
 		t.Fatal(err)

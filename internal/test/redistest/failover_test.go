@@ -10,6 +10,7 @@ func TestSentinelFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some 5 s")
 	}
+	t.Parallel()
 	ctx := t.Context()
 	set := StartSentinel(t, AOF(), Password("sesame"))
 	client := set.Client()
@@ -41,6 +42,7 @@ func TestClusterFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some 7 s")
 	}
+	t.Parallel()
 	ctx := t.Context()
 	cluster := StartCluster(t, AOF(), Password("sesame"), FailsOver())
 	client := cluster.Client()

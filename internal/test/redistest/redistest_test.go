@@ -10,9 +10,14 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-func TestMain(m *testing.M) { VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	testenv.Abreast(4)
+	VerifyTestMain(m)
+}
 
 func TestAOFSurvivesAKill(t *testing.T) {
 	ctx := t.Context()
