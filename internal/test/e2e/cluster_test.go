@@ -32,9 +32,7 @@ var onACluster = []string{
 
 // TestOnACluster runs tests of this package again, on a Redis Cluster that they share.
 func TestOnACluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	notShort(t)
 	cluster := redistest.StartCluster(t)
 	rerun(t, cluster.URL(), onACluster, os.Getenv(suiteVar) == "cluster")
 }

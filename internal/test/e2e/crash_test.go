@@ -52,6 +52,7 @@ func TestCrashedJobStartsAgain(t *testing.T) {
 // TestFrozenWorkerLosesItsLease freezes a worker for longer than a lease, while it runs a job that another one takes over. When it
 // comes back its handler is told, and what it reports counts for nothing.
 func TestFrozenWorkerLosesItsLease(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	r := newRig(t)
 	r.tenant("a", rate(10))
@@ -75,6 +76,7 @@ func TestFrozenWorkerLosesItsLease(t *testing.T) {
 
 // TestRedisComesBack kills Redis five times under load; what it had acknowledged is in its append-only file.
 func TestRedisComesBack(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	r := newServerRig(t, redistest.AOF(), redistest.Acknowledged())
 	r.tenant("a", rate(20))
@@ -95,6 +97,7 @@ func TestRedisComesBack(t *testing.T) {
 // TestRedisLosesTheLastStart brings Redis back with the data of before a start that it had granted. Nothing of that start is known then:
 // its job starts again, and no sooner than an interval after it.
 func TestRedisLosesTheLastStart(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const interval = 2 * time.Second
 	r := newServerRig(t, redistest.AOF(), redistest.Acknowledged())

@@ -22,6 +22,7 @@ import (
 //
 // It keeps all cores busy, so it runs by itself: others judge to the millisecond.
 func TestCrashPoints(t *testing.T) {
+	notShort(t)
 	program := lean.built(t)
 	abreast(t, 8, crashpoint.Points(), func(t *testing.T, point string) {
 		call, _, _ := strings.Cut(point, ".")

@@ -226,9 +226,7 @@ func (r *rig) noneSaid(what string, all []*process) {
 
 // TestSentinelFailover kills the master of a Sentinel set under load, and then has the sentinels demote one that lives.
 func TestSentinelFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	notShort(t)
 	if os.Getenv(storeVar) != "" {
 		t.Skip("is about Sentinel")
 	}
@@ -263,9 +261,7 @@ func TestSentinelFailover(t *testing.T) {
 
 // TestClusterFailover kills the node of a downstream under load, gives its slot to a replica by force, and moves it to another node.
 func TestClusterFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	notShort(t)
 	if os.Getenv(storeVar) != "" {
 		t.Skip("needs a cluster of its own")
 	}

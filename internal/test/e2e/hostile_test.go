@@ -14,6 +14,7 @@ import (
 // TestHostileHandlers runs handlers and commands that do what they should not, two at a time, beside those of a tenant that behaves. None
 // of them passes the bound of its tenant, or hurts anybody else; all end, each with an error that can be read.
 func TestHostileHandlers(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const timeout, most = 500 * time.Millisecond, 2
 	ctx := context.Background()

@@ -14,6 +14,7 @@ import (
 // TestIdleDaemonAsksLittle counts the commands that Redis runs for an idle daemon, those inside scripts too: fewer than
 // 50 a second, however many tenants are known.
 func TestIdleDaemonAsksLittle(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const most, over = 50, 3 * time.Second
 	r := newServerRig(t)

@@ -62,6 +62,7 @@ func spoilt(downstream string) map[string]func([]byte) bool {
 //
 // It runs by itself, as TestCrashPoints does.
 func TestLostReplies(t *testing.T) {
+	notShort(t)
 	abreast(t, 6, slices.Sorted(maps.Keys(spoilt(""))), func(t *testing.T, call string) {
 		const rounds, slowJobs, fastJobs = 2, 3, 12
 		r := newServerRig(t)

@@ -78,6 +78,7 @@ func (r *rig) observe(role role) *observed {
 // TestBrokenNetwork takes the network between a daemon and Redis away for three seconds, in several ways. Nothing is lost, nothing
 // starts outside its slot meanwhile, and soon after the network is back jobs go on at their rate.
 func TestBrokenNetwork(t *testing.T) {
+	notShort(t)
 	const outage, jobs = 3 * time.Second, 100
 	// Generously: what is seen on an idle machine stands in docs/reliability.md.
 	const recovery = 20 * time.Second
@@ -140,6 +141,7 @@ func TestBrokenNetwork(t *testing.T) {
 // TestRedisIsTooFar puts Redis 200 ms away, where the tolerance is 20 ms: no answer arrives before its slot is over. No job starts,
 // since none could start in its slot, and none is charged; a line of the log and a metric tell why. With the tolerance raised, all start.
 func TestRedisIsTooFar(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const jobs, far = 20, 200 * time.Millisecond
 	r := newServerRig(t)

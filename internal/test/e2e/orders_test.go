@@ -16,6 +16,7 @@ import (
 // TestOrdersOfAnOperator gives a tenant with a backlog one order after the other: pause, resume, ten times the rate, a tenth of it, a bound
 // below its level, be gone. Each holds at once, and none makes a burst.
 func TestOrdersOfAnOperator(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	ctx := context.Background()
 	r := newRig(t)
@@ -73,6 +74,7 @@ func TestOrdersOfAnOperator(t *testing.T) {
 // TestManyDeadAtOnce requeues 1 000 dead jobs at once, while somebody archives a thousand tickets in asynq and runs them by hand, all
 // together and one by one: every start owns a slot.
 func TestManyDeadAtOnce(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const jobs, perSec = 1000, 250
 	ctx := context.Background()

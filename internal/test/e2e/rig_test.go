@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -36,6 +37,14 @@ type rig struct {
 	reader history.Reader
 
 	weather *stalls // since the rig was made
+}
+
+// notShort leaves a test that takes longer than three seconds out of the short ones.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("takes more than 3 s")
+	}
 }
 
 // newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see storeVar.
@@ -121,7 +130,14 @@ func (r *rig) downstream(p shaper.DownstreamPolicy) {
 func (r *rig) daemon(role role) {
 	r.t.Helper()
 	role = r.placed(role)
-	d, err := startDaemon(context.Background(), role, cmp.Or(role.log, slog.New(slog.NewTextHandler(r.t.Output(), nil))))
+	var d *daemon
+	var err error
+	for begun := time.Now(); ; { // a start does not wait longer for Redis than a process that looks after it would
+		d, err = startDaemon(context.Background(), role, cmp.Or(role.log, slog.New(slog.NewTextHandler(r.t.Output(), nil))))
+		if !errors.Is(err, shaper.ErrStore) || time.Since(begun) > patience {
+			break
+		}
+	}
 	r.must(err)
 	r.t.Cleanup(d.stop)
 }

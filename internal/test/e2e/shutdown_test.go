@@ -10,6 +10,7 @@ import (
 // TestTerminatedDaemonHandsBack: after SIGTERM nothing starts; of fifty jobs that run, those that end within the grace are done; the
 // other half goes back without being charged for it, and runs elsewhere.
 func TestTerminatedDaemonHandsBack(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	r := newRig(t)
 	const half, more = 25, 20

@@ -47,6 +47,7 @@ const soakCap = 10
 // and producers are killed, stopped and terminated, Redis is killed and forgets its scripts, tenants are paused and change their rates,
 // jobs fail, panic, hang and are cancelled. Afterwards everything that was promised is checked over the whole history.
 func TestSoak(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	seed := *soakSeed
 	if seed == 0 {

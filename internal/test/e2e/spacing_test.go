@@ -14,6 +14,7 @@ import (
 // TestSixtyAtOnce offers 60 jobs at once to a tenant with 10/s, and looks at what the handlers and the downstream see. Unless a
 // daemon is killed meanwhile, it is exactly 59 intervals from the first slot to the last.
 func TestSixtyAtOnce(t *testing.T) {
+	notShort(t)
 	for _, tc := range []struct {
 		name    string
 		daemons int
@@ -77,6 +78,7 @@ func missed(h history.History, tenant string, rule history.Rule) (out []history.
 
 // TestSpacingHolds disturbs the draining of a backlog at 10/s. Whatever happens, starts keep their distance, and nothing is made up for.
 func TestSpacingHolds(t *testing.T) {
+	notShort(t)
 	const stall = 2 * time.Second
 	for _, tc := range []struct {
 		name    string
@@ -155,6 +157,7 @@ func TestSpacingHolds(t *testing.T) {
 // TestRatesAreKept: by their slots, backlogs take exactly as long as their rates say, also where an interval is no whole number of
 // microseconds, and where it is shorter than the tolerance and the lead.
 func TestRatesAreKept(t *testing.T) {
+	notShort(t)
 	for _, tc := range []struct {
 		name string
 		rate int64
@@ -178,6 +181,7 @@ func TestRatesAreKept(t *testing.T) {
 
 // TestRateChangesReachTheBacklog slows a backlog down and speeds it up.
 func TestRateChangesReachTheBacklog(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	r := newRig(t)
 	r.tenant("a", rate(10))

@@ -17,6 +17,7 @@ import (
 // TestKillStorm kills a process every 1.5 s for 12 s, a scheduler or a worker or both in one, and Redis once. There is a backlog all the
 // time: nothing is lost, and nothing but the killed is slower. The soak does as much for as long as one likes.
 func TestKillStorm(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const storm, every = 12 * time.Second, 1500 * time.Millisecond
 	r := newServerRig(t, redistest.AOF(), redistest.Acknowledged())
@@ -65,6 +66,7 @@ func TestKillStorm(t *testing.T) {
 // many a stop falls between grant and start; half of the handlers do not heed the end of their lease, so that their late reports
 // must be refused. It goes on until both have happened.
 func TestStopStorm(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const storm, most, every, stop = 9 * time.Second, 3 * time.Minute, 1500 * time.Millisecond, 3 * time.Second
 	r := newRig(t)
@@ -150,6 +152,7 @@ func (s *storm) held() (n int) {
 // TestRateIsKeptUnderRetries: ten tenants, of whose jobs every twentieth fails, three workers and two schedulers. By their slots, all are
 // as fast as their rates.
 func TestRateIsKeptUnderRetries(t *testing.T) {
+	notShort(t)
 	const tenants, jobs, perSec = 10, 120, 20
 	r := newRig(t)
 	s := newSeededStorm(r)
@@ -189,6 +192,7 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 // TestManyRatesAtOnce drains backlogs of tenants whose rates are far apart, and odd, by the same workers. Slower ones would take long: a tenant
 // first waits an interval, counted from the start of Redis.
 func TestManyRatesAtOnce(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	const span = 4 * time.Second
 	r := newRig(t)

@@ -16,6 +16,7 @@ var asTheLeastUser = []string{
 // TestAsTheLeastUser runs tests of this package again, as the user of deploy/users.acl. That one is refused nothing meanwhile: some
 // refusals would not show otherwise, as what a script tries in a pcall.
 func TestAsTheLeastUser(t *testing.T) {
+	notShort(t)
 	t.Parallel() // none of them is about milliseconds
 	users, err := filepath.Abs("../../../deploy/users.acl")
 	if err != nil {
