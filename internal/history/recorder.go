@@ -80,8 +80,10 @@ func (r *Reader) More() (History, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.whole = append(r.whole, more...)
-	r.whole.sort()
+	if len(more) > 0 { // most who wait ask again before there is more
+		r.whole = append(r.whole, more...)
+		r.whole.sort()
+	}
 	return slices.Clone(r.whole), nil
 }
 

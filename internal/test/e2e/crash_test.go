@@ -16,6 +16,7 @@ import (
 
 // TestCrashedJobStartsAgain kills the worker of a job that runs. Another one starts it once the lease is over.
 func TestCrashedJobStartsAgain(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name   string
 		lease  time.Duration

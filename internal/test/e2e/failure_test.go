@@ -72,6 +72,7 @@ func TestDeadJobsComeBackSpaced(t *testing.T) {
 // TestThrottledWaits: when a job is throttled for a second its tenant waits that long, the order stays, and no attempt is charged. A
 // handler says so by an error of its type, a downstream by 429 and Retry-After.
 func TestThrottledWaits(t *testing.T) {
+	t.Parallel()
 	for _, by := range []string{"error", "429"} {
 		t.Run(by, func(t *testing.T) {
 			t.Parallel()

@@ -79,6 +79,7 @@ func (r *rig) observe(role role) *observed {
 // starts outside its slot meanwhile, and soon after the network is back jobs go on at their rate.
 func TestBrokenNetwork(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	const outage, jobs = 3 * time.Second, 100
 	// Generously: what is seen on an idle machine stands in docs/reliability.md.
 	const recovery = 20 * time.Second

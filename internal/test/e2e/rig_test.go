@@ -186,11 +186,13 @@ func (r *rig) history() history.History {
 // await waits until the history satisfies a condition, and returns it. what says what is waited for.
 func (r *rig) await(what string, condition func(history.History) bool) history.History {
 	r.t.Helper()
+	seen := -1
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		h := r.history()
-		if condition(h) {
+		if len(h) != seen && condition(h) { // what has not grown is as it was
 			return h
 		}
+		seen = len(h)
 		if time.Since(begun) > patience {
 			stats, err := r.admin.Stats(context.Background(), true)
 			r.t.Fatalf("%s: not within %v; %d starts, %d ends; %+v %v", what, patience, len(h.Of(history.Start)), len(h.Of(history.End)), stats, err)
