@@ -69,7 +69,7 @@ func TestExplain(t *testing.T) {
 		{"TLS to a plain port that wants a password", "rediss://:s3cret@" + locked.Addr(), "it does not speak TLS", "want redis://"},
 		{"TLS to a web server", "rediss://" + webAddr, "it does not speak TLS", "want redis://"},
 		{"plain to a TLS port", "redis://:s3cret@" + secureAddr, "it speaks TLS", "want rediss:// in place of redis://"},
-		{"TLS of somebody unknown", "rediss://" + secureAddr, "its certificate is not trusted: x509", "authority that this machine knows"},
+		{"TLS of somebody unknown", "rediss://" + secureAddr + "?dial_timeout=1m", "its certificate is not trusted: x509", "authority that this machine knows"},
 		{"a web server", "redis://:s3cret@" + webAddr, `what answers there is no Redis: redis: can't parse map reply: "HTTP/1.1 400`, "want the port of a Redis"},
 		{"a mail server", "redis://" + says("220 smtp ready\x1b[2J"), "what answers there is no Redis", "want the port of a Redis"},
 		{"no password", "redis://" + locked.Addr(), "it wants a password, and was given none", "want it in the URL: redis://:PASSWORD@HOST"},
