@@ -78,7 +78,7 @@ func TestThrottledWaits(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.tenant("a", rate(20))
-			r.downstream(shaper.DownstreamPolicy{Tolerance: 4 * time.Second}) // who misses a slot is overtaken
+			r.downstream(shaper.DownstreamPolicy{Tolerance: 10 * time.Second}) // who misses a slot is overtaken
 			sink, first, role := r.sink(), play{}, both
 			if by == "429" {
 				role.Target, sink.refuse = sink.url, 1
@@ -98,7 +98,7 @@ func TestThrottledWaits(t *testing.T) {
 			}
 			h := r.drained()
 			rule := perSecond(20)
-			rule.Tolerance = 4 * time.Second
+			rule.Tolerance = 10 * time.Second
 			r.refuse(history.Starts(h, rule), history.Accounts(h))
 			r.charged(h, "a", 1)
 
