@@ -105,6 +105,31 @@ var lives = []string{"back", "ok1", "fails", "live", "hand", "crash", "called-of
 
 const crashLease = 15 * second
 
+// copyScript copies all of a downstream to one that is new.
+var copyScript = redis.NewScript(`
+for _, key in ipairs(redis.call('KEYS', KEYS[1] .. '*')) do redis.call('COPY', key, KEYS[2] .. string.sub(key, #KEYS[1] + 1)) end`)
+
+// again returns a life that has come as far as this one, and goes on by itself.
+func (l *life) again(t *testing.T) *life {
+	w, c := emptyWorld(t, l.rdb), *l
+	w.now, w.places = l.now, maps.Clone(l.places)
+	if err := copyScript.Run(t.Context(), l.rdb, []string{l.q.prefix, w.q.prefix}).Err(); !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+	c.world, c.wrong = w, slices.Clone(l.wrong)
+	c.live, c.until, c.silent = maps.Clone(l.live), maps.Clone(l.until), maps.Clone(l.silent)
+	c.notBefore, c.starts, c.ended = maps.Clone(l.notBefore), maps.Clone(l.starts), maps.Clone(l.ended)
+	return &c
+}
+
+// forget takes out of Redis what it holds of this life.
+func (l *life) forget() {
+	l.t.Helper()
+	keys, err := l.rdb.Keys(l.t.Context(), l.q.prefix+"*").Result()
+	l.must(err)
+	l.must(l.rdb.Del(l.t.Context(), keys...).Err())
+}
+
 func newLife(t *testing.T, rdb redis.UniversalClient) *life {
 	l := &life{world: newWorld(t, rdb), live: map[string]*Grant{}, until: map[string]int64{}, silent: map[string]int64{},
 		notBefore: map[string]int64{}, starts: map[string]int{}, ended: map[string]string{}}
@@ -114,16 +139,14 @@ func newLife(t *testing.T, rdb redis.UniversalClient) *life {
 	return l
 }
 
-func (l *life) offerAll() {
-	for _, id := range lives {
-		s := Spec{Tenant: "a", ID: id}
-		if id == "delayed" {
-			s.Delay = 30 * time.Second
-			l.notBefore[id] = l.now + 30*second
-		}
-		if r := l.offer(s); r.Status != Accepted {
-			l.say("offer of %s: %+v", id, r)
-		}
+func (l *life) offerOne(id string) {
+	s := Spec{Tenant: "a", ID: id}
+	if id == "delayed" {
+		s.Delay = 30 * time.Second
+		l.notBefore[id] = l.now + 30*second
+	}
+	if r := l.offer(s); r.Status != Accepted {
+		l.say("offer of %s: %+v", id, r)
 	}
 }
 
@@ -233,20 +256,27 @@ func (l *life) cancel(id string) {
 	}
 }
 
-// play begins the lives, until each job is somewhere else.
-func (l *life) play() {
-	l.offerAll()
+// beginning is how lives begin, until each job is somewhere else.
+func beginning() (steps []func(l *life)) {
+	for _, id := range lives {
+		steps = append(steps, func(l *life) { l.offerOne(id) })
+	}
 	for range 9 {
-		l.step(150 * milli)
+		steps = append(steps, func(l *life) { l.step(150 * milli) })
 	}
-	l.cancel("taken-back")
-	l.step(150 * milli)
-	l.pass(150 * milli)
-	l.release(1) // one is out, and its ticket gets nowhere
-	if g := l.live["hand"]; g != nil {
-		delete(l.live, "hand")
-		l.end(g, Finish{Ending: EndBack})
-	}
+	return append(steps,
+		func(l *life) { l.cancel("taken-back") },
+		func(l *life) { l.step(150 * milli) },
+		func(l *life) {
+			l.pass(150 * milli)
+			l.release(1) // one is out, and its ticket gets nowhere
+		},
+		func(l *life) {
+			if g := l.live["hand"]; g != nil {
+				delete(l.live, "hand")
+				l.end(g, Finish{Ending: EndBack})
+			}
+		})
 }
 
 // idle tells whether Redis holds nothing more to do.
@@ -266,7 +296,7 @@ func (l *life) toTheEnd(lost string) {
 	}
 	for i, quiet := 0, 0; i < 150 && quiet < 2; i++ {
 		l.step(3 * second)
-		if i%6 == 5 {
+		if i%4 == 3 {
 			faults, err := keeper.pass(l.t.Context(), time.UnixMicro(l.now-60*second))
 			l.must(err)
 			quiet++
@@ -275,21 +305,23 @@ func (l *life) toTheEnd(lost string) {
 			}
 		}
 	}
-	for _, id := range lives {
-		j, err := l.client.Find(l.t.Context(), "a", id)
-		switch {
-		case errors.Is(err, ErrNotFound) && strings.Contains(lost, id):
-		case err != nil || !j.State.Ended():
-			l.say("%s is %s in the end (%v)", id, j.State, err)
-		}
-	}
-	for _, mend := range []bool{false, true} {
-		if faults, err := l.admin.Books(l.t.Context(), mend); err != nil || len(faults) > 0 {
-			l.say("still wrong: %v (%v)", faults, err)
-		}
+	if faults, err := l.admin.Books(l.t.Context(), true); err != nil || len(faults) > 0 {
+		l.say("still wrong: %v (%v)", faults, err)
 	}
 	v := look(l.world, []string{"a"}, lives)
 	a, ds, hash := v.Tenants["a"], v.raw["downstream"], v.raw["tenant a"]
+	for _, id := range lives {
+		var end Job
+		switch line, ended := v.raw["ends a"][id]; {
+		case ended:
+			if err := end.readEnd(line); err != nil || !end.State.Ended() {
+				l.say("the end of %s: %q, %v", id, line, err)
+			}
+		case a.Bodies[id] && strings.HasPrefix(a.States[id], "x "):
+		case a.Bodies[id] || a.States[id] != "" || !strings.Contains(lost, id):
+			l.say("%s is %q in the end", id, a.States[id])
+		}
+	}
 	if len(v.Out)+len(v.Run)+len(v.Ready)+len(v.Due)+len(a.Back)+len(a.Fresh)+len(a.Later)+len(a.Outs) > 0 {
 		l.say("not empty: %v", v)
 	}
@@ -305,35 +337,54 @@ func (l *life) toTheEnd(lost string) {
 
 // Whatever single write of a queue's life is lost, all its jobs come to their end, none runs twice at once or too early, and nothing keeps a place.
 func TestAnyWriteMayBeLost(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Start(t).Client()
 	newLoser(t, rdb)
-	step := 1
-	if testing.Short() {
-		step = 11
+	steps := beginning()
+	for range 15 {
+		steps = append(steps, func(l *life) { l.step(3 * second) })
 	}
-	for n := 1; ; n += step {
-		l := newLife(t, rdb)
-		l.must(rdb.Set(t.Context(), l.q.prefix+"lose", n, 0).Err())
-		l.play()
-		for range 15 {
-			l.step(3 * second)
-		}
-		lost, err := rdb.Get(t.Context(), l.q.prefix+"lost").Result()
-		if errors.Is(err, redis.Nil) {
-			t.Logf("%d writes", n)
-			return
-		}
+	// A life that loses nothing is kept as it is before each step, so that the others need not begin at the beginning.
+	const never = 1_000_000
+	kept, made, l := []*life{}, []int{}, newLife(t, rdb) // made is how many writes were made before the step
+	l.must(rdb.Set(t.Context(), l.q.prefix+"lose", never, 0).Err())
+	writes := func() int {
+		left, err := rdb.Get(t.Context(), l.q.prefix+"lose").Int()
 		l.must(err)
-		lost = strings.ReplaceAll(lost, l.q.prefix, "")
-		l.toTheEnd(lost)
-		if len(l.wrong) > 0 {
-			t.Errorf("without write %d, %s:\n\t%s", n, lost, strings.Join(l.wrong, "\n\t"))
-		}
+		return never - left
 	}
+	for _, step := range steps {
+		kept, made = append(kept, l.again(t)), append(made, writes())
+		step(l)
+	}
+	all, every := writes(), 1
+	if testing.Short() {
+		every = 29
+	}
+	t.Logf("%d writes", all)
+	together(t, func(t *testing.T, player int) {
+		for n := 1 + player*every; n <= all; n += players * every {
+			first, _ := slices.BinarySearch(made, n) // the first step before which it was made, or none
+			l := kept[first-1].again(t)
+			l.must(rdb.Set(t.Context(), l.q.prefix+"lose", n-made[first-1], 0).Err())
+			for _, step := range steps[first-1:] {
+				step(l)
+			}
+			lost, err := rdb.Get(t.Context(), l.q.prefix+"lost").Result()
+			l.must(err)
+			lost = strings.ReplaceAll(lost, l.q.prefix, "")
+			l.toTheEnd(lost)
+			if len(l.wrong) > 0 {
+				t.Errorf("without write %d, %s:\n\t%s", n, lost, strings.Join(l.wrong, "\n\t"))
+			}
+			l.forget()
+		}
+	})
 }
 
 // Whatever single entry, count, state or body somebody takes away from a queue with jobs in every state, or puts where it does not belong, the same.
 func TestBooksThatSomebodySpoilt(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	type spoil struct {
 		name string
@@ -351,7 +402,9 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	now := func(l *life) int64 { return l.now }
 
 	sample := newLife(t, rdb) // as each of them will be
-	sample.play()
+	for _, step := range beginning() {
+		step(sample)
+	}
 	v := look(sample.world, []string{"a"}, lives)
 	a, states := v.Tenants["a"], v.raw["states a"]
 	members := map[string][]string{"b:a": names(a.Back), "z:a": names(a.Later), "o:a": names(a.Outs), "x:a": names(a.Dead), "out": names(v.Out),
@@ -405,19 +458,22 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	add("HDEL t:a busy", func(l *life) error { return rdb.HDel(ctx, key(l, "t:a"), "busy").Err() })
 	add("PEXPIRE t:a", func(l *life) error { return rdb.PExpire(ctx, key(l, "t:a"), time.Hour).Err() })
 
-	for i, s := range spoils {
-		if testing.Short() && i%5 != 0 {
-			continue
-		}
-		l := newLife(t, rdb)
-		l.play()
-		l.must(s.do(l))
-		l.toTheEnd(s.name)
-		if len(l.wrong) > 0 {
-			t.Errorf("after %s:\n\t%s", s.name, strings.Join(l.wrong, "\n\t"))
-		}
-	}
 	t.Logf("%d ways: %v", len(spoils), v)
+	every := 1
+	if testing.Short() {
+		every = 5
+	}
+	together(t, func(t *testing.T, player int) {
+		for i := player * every; i < len(spoils); i += players * every {
+			s, l := spoils[i], sample.again(t)
+			l.must(s.do(l))
+			l.toTheEnd(s.name)
+			if len(l.wrong) > 0 {
+				t.Errorf("after %s:\n\t%s", s.name, strings.Join(l.wrong, "\n\t"))
+			}
+			l.forget()
+		}
+	})
 }
 
 // names are the members of a book, in its order.

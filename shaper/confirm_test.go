@@ -157,7 +157,7 @@ func TestCluster(t *testing.T) {
 		client := cluster.Client()
 		seen := &calls{}
 		client.AddHook(seen)
-		t.Run("random steps", func(t *testing.T) { runModel(t, client, 40) })
+		t.Run("random steps", func(t *testing.T) { runModel(t, client, 12) })
 		w, ctx := newWorld(t, client), t.Context() // for the scripts that the players leave out
 		w.set("a", Policy{})
 		w.offers("a", 2)

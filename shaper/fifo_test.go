@@ -2,8 +2,6 @@ package shaper
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,30 +18,23 @@ import (
 // tenant start in the order in which they were accepted. Tickets come to the gate in any order, doubled and stale, are given back,
 // find their tenant paused or their slot far away; workers ask for more while tickets are out; rates and caps change below this.
 func TestFirstInFirstOutWhateverTheOrder(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
-	least, most := 60, 1000 // sequences; as many as it takes until all that must happen has happened
+	sequences := 30
 	if testing.Short() {
-		least = 20
+		sequences = 10
 	}
-	first := rand.Uint64() >> 16
-	var happened sync.Map
-	missing := []string{"gate other", "gate stale", "gate true paused", "gate true early", "another went back", "next that was out"}
-	for i := 0; i < least || i < most && len(missing) > 0; i++ {
-		if inOrder(t, newWorld(t, rdb), first+uint64(i), &happened); t.Failed() {
-			t.Fatalf("seed %d", first+uint64(i))
-		}
-		missing = slices.DeleteFunc(missing, func(what string) bool { _, ok := happened.Load(what); return ok })
-	}
-	if len(missing) > 0 {
-		t.Errorf("in %d sequences these have not happened: %q", most, missing)
-	}
+	must := []string{"gate other", "gate stale", "gate true paused", "gate true early", "another went back", "next that was out"}
+	untilAllHappened(t, sequences, must, func(t *testing.T, seed uint64, happened *sync.Map, loud bool) {
+		inOrder(t, newWorld(t, rdb), seed, happened, loud)
+	})
 }
 
-func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
+func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map, loud bool) {
 	p := newPlayer(w, seed, happened, []string{"a", "b"}[:1+seed%2]...)
 	p.ids = []string{"none"}
 	defer func() {
-		if t.Failed() {
+		if t.Failed() || loud {
 			t.Logf("steps:\n%s", strings.Join(p.trace, "\n"))
 		}
 	}()
@@ -121,7 +112,7 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map) {
 	for range 60 {
 		pick(p.r, steps)()
 		p.pass(pick(p.r, []int64{5, 5, milli, 5 * milli, 20 * milli}))
-		if p.check(); t.Failed() {
+		if p.checkAfter(loud); t.Failed() {
 			return
 		}
 	}

@@ -3,6 +3,7 @@ package shaper
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,7 +17,10 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // little of what the tests make lives long, miniredis' Lua least of all
+	redistest.VerifyTestMain(m)
+}
 
 const (
 	second = int64(1_000_000) // µs
@@ -42,6 +46,14 @@ type world struct {
 
 func newWorld(t testing.TB, rdb redis.UniversalClient) *world {
 	t.Helper()
+	w := emptyWorld(t, rdb)
+	w.must(rdb.HSet(t.Context(), w.q.downstreamKey(), "rid", runID(t, w.q), "epoch", 1).Err())
+	return w
+}
+
+// emptyWorld is a world of which Redis knows nothing yet.
+func emptyWorld(t testing.TB, rdb redis.UniversalClient) *world {
+	t.Helper()
 	name := fmt.Sprintf("d%d", worlds.Add(1))
 	w := &world{t: t, rdb: rdb, now: t0, places: map[string]int{}}
 	q, err := newQueue(rdb, name)
@@ -50,7 +62,6 @@ func newWorld(t testing.TB, rdb redis.UniversalClient) *world {
 	w.q = q
 	w.client = newClient(q, ClientConfig{})
 	w.admin, w.gate = &Admin{q}, newGate(q)
-	w.must(rdb.HSet(t.Context(), q.downstreamKey(), "rid", runID(t, q), "epoch", 1).Err())
 	return w
 }
 
@@ -167,7 +178,11 @@ func (w *world) startWithin(us int64) *Grant {
 				return g
 			}
 		}
-		if !more {
+		switch {
+		case more:
+		case wait < 0: // until then no instant is known at which to look, and a scheduler looks once a second
+			w.pass(hold / 3)
+		default:
 			w.pass(max(int64(wait/time.Microsecond), milli))
 		}
 	}
@@ -210,23 +225,40 @@ func (w *world) dump() string {
 	keys, err := server.Keys(ctx, w.q.prefix+"*").Result()
 	w.must(err)
 	slices.Sort(keys)
-	var b strings.Builder
-	for _, k := range keys {
-		var v any
-		switch w.rdb.Type(ctx, k).Val() {
-		case "hash":
-			v, err = w.rdb.HGetAll(ctx, k).Result() // printed sorted
-		case "zset":
-			v, err = w.rdb.ZRangeWithScores(ctx, k, 0, -1).Result()
-		case "stream":
-			v, err = w.rdb.XRange(ctx, k, "-", "+").Result()
-		case "list":
-			v, err = w.rdb.LRange(ctx, k, 0, -1).Result()
-		default:
-			v, err = w.rdb.Get(ctx, k).Result()
+	types, ttls, values := make([]*redis.StatusCmd, len(keys)), make([]*redis.DurationCmd, len(keys)), make([]func() any, len(keys))
+	_, err = w.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, k := range keys {
+			types[i], ttls[i] = pipe.Type(ctx, k), pipe.PTTL(ctx, k)
 		}
-		w.must(err)
-		fmt.Fprintf(&b, "%s %q %v\n", k, v, w.rdb.PTTL(ctx, k).Val() > 0)
+		return nil
+	})
+	w.must(err)
+	_, err = w.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		for i, k := range keys {
+			switch types[i].Val() {
+			case "hash":
+				v := pipe.HGetAll(ctx, k)
+				values[i] = func() any { return v.Val() } // printed sorted
+			case "zset":
+				v := pipe.ZRangeWithScores(ctx, k, 0, -1)
+				values[i] = func() any { return v.Val() }
+			case "stream":
+				v := pipe.XRange(ctx, k, "-", "+")
+				values[i] = func() any { return v.Val() }
+			case "list":
+				v := pipe.LRange(ctx, k, 0, -1)
+				values[i] = func() any { return v.Val() }
+			default:
+				v := pipe.Get(ctx, k)
+				values[i] = func() any { return v.Val() }
+			}
+		}
+		return nil
+	})
+	w.must(err)
+	var b strings.Builder
+	for i, k := range keys {
+		fmt.Fprintf(&b, "%s %q %v\n", k, values[i](), ttls[i].Val() > 0)
 	}
 	return b.String()
 }

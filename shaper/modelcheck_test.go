@@ -105,14 +105,22 @@ func known(h map[string]string, fields []string) map[string]string {
 	return out
 }
 
-func look(w *world, names, ids []string) view {
+func look(w *world, names, ids []string) view { return viewOf(read(w, names, ids), names, ids) }
+
+// read returns the reply of lookScript.
+func read(w *world, names, ids []string) any {
 	args := []any{strings.Join(names, " ")}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	raw, err := lookScript.Run(w.t.Context(), w.rdb, w.q.keys(), args...).Result()
+	reply, err := lookScript.Run(w.t.Context(), w.rdb, w.q.keys(), args...).Result()
 	w.must(err)
-	r := replyOf(raw)
+	return reply
+}
+
+// viewOf reads the reply of lookScript.
+func viewOf(reply any, names, ids []string) view {
+	r := replyOf(reply)
 	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
 	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
 	v.Downstream = known(keep("downstream", pairs(r.next())), downstreamKnown)
@@ -216,21 +224,38 @@ func modelled(d *model.Downstream, names []string) view {
 	return v
 }
 
+// checkAfter checks after a step: what Redis holds where it was read anyway, and now and then else. What differs stays so, or is answered;
+// and a sequence that is played again shows at which step it began.
+func (p *player) checkAfter(loud bool) {
+	p.t.Helper()
+	if p.r.IntN(3) == 0 || p.reply != nil || loud {
+		p.check()
+	} else {
+		p.sound()
+	}
+}
+
 // check compares all that the model knows with what Redis holds, and what both hold with what the book says.
 func (p *player) check() {
 	p.t.Helper()
-	got, want := p.look(), modelled(p.model(), p.names)
+	got, want := viewOf(p.read(), p.names, p.ids), modelled(p.model(), p.names)
 	got.raw = nil
 	if !reflect.DeepEqual(got, want) {
 		p.differ("", reflect.ValueOf(got), reflect.ValueOf(want))
 	}
+	p.sound()
+}
+
+// sound holds the model to the book; and Redis to its own books, now and then.
+func (p *player) sound() {
+	p.t.Helper()
 	p.byTheBook()
 	for _, name := range p.names {
 		if err := p.filed(p.m.Tenants[name]); err != nil {
 			p.t.Error(err)
 		}
 	}
-	if p.r.IntN(10) == 0 {
+	if p.r.IntN(30) == 0 {
 		if faults, err := p.admin.Books(p.t.Context(), false); err != nil || len(faults) > 0 {
 			p.t.Errorf("the books are right, and found to be wrong: %v (%v)", faults, err)
 		}

@@ -15,7 +15,7 @@ func (p *player) stepFinish() {
 		return
 	}
 	next := "-"
-	if p.r.IntN(2) == 0 {
+	if p.r.IntN(4) > 0 {
 		next = p.tokenOf(g)
 	}
 	p.report(p.ending(g, pick(p.r, []model.Ending{model.EndOK, model.EndOK, model.EndError, model.EndError, model.EndUncharged, model.EndDead, model.EndThrottled,
@@ -126,7 +126,8 @@ func (p *player) satisfied(e model.Report) {
 }
 
 func (p *player) stepCancel() {
-	t, id := p.tenant(), pick(p.r, p.ids)
+	t := p.tenant()
+	id, _ := live(p, p.ids, func(id string) bool { return t.Jobs[id] != nil })
 	p.repeat("cancel "+id, func(q model.Queue) string {
 		state := q.Cancel(t.Name, id)
 		p.seen("cancel " + state)
@@ -135,9 +136,14 @@ func (p *player) stepCancel() {
 }
 
 func (p *player) stepDead() {
-	t, verb, ids := p.tenant(), pick(p.r, []string{"requeue", "forget"}), []string{}
+	verb, ids := pick(p.r, []string{"requeue", "forget"}), []string{}
+	dead := func(t *model.Tenant, id string) bool { return t.Jobs[id] != nil && t.Jobs[id].State == model.Dead }
+	name, _ := live(p, p.names, func(name string) bool {
+		return slices.ContainsFunc(p.ids, func(id string) bool { return dead(p.m.Tenant(name), id) })
+	})
+	t := p.m.Tenant(name)
 	for range 1 + p.r.IntN(3) {
-		id, _ := live(p, p.ids, func(id string) bool { return t.Jobs[id] != nil && t.Jobs[id].State == model.Dead })
+		id, _ := live(p, p.ids, func(id string) bool { return dead(t, id) })
 		ids = append(ids, id)
 	}
 	p.repeat(fmt.Sprint(verb, t.Name, ids), func(q model.Queue) string {

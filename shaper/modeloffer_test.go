@@ -53,7 +53,7 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 		return fmt.Sprintf("%+v", said)
 	}
 	first := fmt.Sprintf("%+v", answers)
-	p.same("offer", offer(scripted{p.world}), first)
+	p.same("offer", offer(p.scripts()), first)
 	if !dropped {
 		p.again("offer", first, offer, false)
 	}
