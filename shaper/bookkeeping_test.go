@@ -60,6 +60,7 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 
 // A job that waits and is in no list comes back where it was, however long the list is; but a very long one has it in front.
 func TestLostFromALongList(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	for _, n := range []int{10, 3000, 12_000} {
 		w := newWorld(t, rdb)

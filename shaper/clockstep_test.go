@@ -12,6 +12,7 @@ const hour = 3600 * second
 
 // After the clock of Redis stepped back by an hour, what waits for an instant waits about as long as it would have.
 func TestClockStepsBack(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	for _, tc := range []struct {
 		name   string

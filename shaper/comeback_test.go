@@ -11,6 +11,7 @@ import (
 
 // However many jobs come back at once, they leave in the order in which they were accepted, ahead of all that were never out.
 func TestManyComeBackInOrder(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	const n = 150
 	start := func(w *world) (grants []*Grant) {
@@ -98,6 +99,7 @@ func TestManyComeBackInOrder(t *testing.T) {
 
 // What waits out a backoff and falls due with many others comes back in the order of acceptance, too.
 func TestManyRetriesInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, redistest.Open(t))
 	const n = 120
 	w.set("a", Policy{Rate: rate(1000, time.Second)})
@@ -116,6 +118,7 @@ func TestManyRetriesInOrder(t *testing.T) {
 
 // The place of a job is told wherever it waits, and its expected start with it.
 func TestPlacesBeyondTheNear(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, redistest.Open(t))
 	const n = 12_000
 	w.set("a", Policy{Rate: rate(10, time.Second), Depth: n})

@@ -138,6 +138,7 @@ func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 // An Apply that ends after any of its steps is taken up by the next one, of the same content or of
 // another, as if it had never been.
 func TestApplyInParts(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	names := func(letter string) (l []string) {
 		for i := range 3 * batch / 2 {
@@ -215,6 +216,7 @@ func stands(t *testing.T, admin *Admin, n int, tenants []string) {
 // Of configurations that are applied at the same time one holds as a whole, and who applied another
 // one is told.
 func TestConfigsDoNotMix(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	admin, err := NewAdmin(rdb, "d")
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 // A value that none of ours wrote harms its own job at most: the others go on, and the job is not lost.
 func TestCorruptValues(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	for _, bad := range []string{"", "garbage", "r x", "\n\n", "{}", "1 -1 3 4 5 6\n", "\xff\x00"} {
 		for _, where := range []string{"waiting", "out", "running"} {

@@ -73,6 +73,7 @@ func TestDeadJobs(t *testing.T) {
 
 // The list of the dead is bounded; the oldest go first, a batch with each that comes.
 func TestDeadCap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second)})
 	w.pool("p", 1)

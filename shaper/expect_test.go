@@ -28,6 +28,7 @@ func (w *world) told(specs []Spec) map[string]Result {
 
 // What an answer says of a job's start is what comes, within a tenth of the wait or an interval, whatever it waits for.
 func TestExpectedStartsComeTrue(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	ten := Policy{Rate: rate(10, time.Second)}
 	for _, tc := range []struct {

@@ -32,6 +32,7 @@ func apart(t *testing.T, what string, slots []int64, least int64) {
 
 // Where the downstream's rate binds, its tenants share it by weight, none beyond its own rate.
 func TestTenantsShareByWeight(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		pol  map[string]Policy
@@ -68,6 +69,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 
 // A tenant that comes back after having been idle shares from then on; it does not catch up.
 func TestIdlenessEarnsNoShare(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, redistest.Open(t))
 	w.setDownstream(DownstreamPolicy{Rate: rate(10, time.Second)})
 	w.pool("p", 4)
@@ -86,6 +88,7 @@ func TestIdlenessEarnsNoShare(t *testing.T) {
 
 // A slot satisfies the tenant's timeline and the downstream's.
 func TestTwoTimelines(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, redistest.Open(t))
 	w.setDownstream(DownstreamPolicy{Rate: rate(7, time.Second)})
 	w.pool("p", 8)

@@ -60,6 +60,7 @@ func logged(t testing.TB, rdb redis.UniversalClient) *world {
 
 // TestDepartureLog plays each thing that is logged, every call twice: it is logged once.
 func TestDepartureLog(t *testing.T) {
+	t.Parallel()
 	for _, store := range []struct {
 		name string
 		open func(testing.TB) redis.UniversalClient
@@ -194,12 +195,13 @@ func TestDepartureLogOff(t *testing.T) {
 
 // The log is read in pages, keeps about what it may, and passes over what nobody of ours wrote.
 func TestDepartureLogIsCapped(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	w := logged(t, rdb)
-	w.setDownstream(DownstreamPolicy{DepartureLog: 3000})
+	w.setDownstream(DownstreamPolicy{DepartureLog: 1500})
 	w.set("a", Policy{Rate: rate(1_000_000, time.Second), Depth: 1_000_000, MaxInFlight: 1_000_000})
 	w.pool("p", 1_000_000)
-	const jobs = 5000
+	const jobs = 2500
 	offerN(w, jobs)
 	var last *Grant
 	for _, k := range tickets(w, jobs) {
@@ -220,8 +222,8 @@ func TestDepartureLogIsCapped(t *testing.T) {
 		}
 		return nil
 	}))
-	if n < 3000 || n > 3500 || noise != 7 || newest.ID != last.ID {
-		t.Errorf("%d entries, %d of them noise, the last is of %s; want about 3000, 7, %s", n, noise, newest.ID, last.ID)
+	if n < 1500 || n > 2000 || noise != 7 || newest.ID != last.ID {
+		t.Errorf("%d entries, %d of them noise, the last is of %s; want about 1500, 7, %s", n, noise, newest.ID, last.ID)
 	}
 	stop := errors.New("enough")
 	if err := w.admin.DepartureLog(t.Context(), 0, func(LogEntry) error { return stop }); !errors.Is(err, stop) {
@@ -231,7 +233,7 @@ func TestDepartureLogIsCapped(t *testing.T) {
 	real := &Admin{queue{rdb: rdb, downstream: w.q.downstream, prefix: w.q.prefix}}
 	n = 0
 	w.must(real.DepartureLog(t.Context(), time.Hour, func(LogEntry) error { n++; return nil }))
-	if n < 3000 {
+	if n < 1500 {
 		t.Errorf("%d entries of the last hour, want all", n)
 	}
 }

@@ -30,7 +30,7 @@ const seedVar = "SHAPER_MODEL_SEED"
 func TestScriptsFollowTheModel(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		runModel(t, redistest.Start(t).Client(), 30)
+		runModel(t, redistest.Start(t).Client(), 20)
 		return
 	}
 	runModel(t, redistest.Start(t).Client(), 50, mustHappen...)

@@ -14,6 +14,7 @@ import (
 // TestRecordedRunPlaysAgain: what the scripts granted in a run, as their departure log has it, the model grants when the same jobs
 // arrive and end again, to the µs: bursts of tenants that share a rate, failures, throttling, pauses, changed rates.
 func TestRecordedRunPlaysAgain(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	first := rand.Uint64() >> 16
 	runs := uint64(20)

@@ -26,6 +26,7 @@ func commands(w *world) (n int64) {
 // A refusal by a full bucket looks at the job's own id and at nothing else, however much waits and whatever of that may expire: a
 // flood must not keep Redis from the neighbours.
 func TestRefusalsAreCheap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, redistest.Start(t).Client())
 	w.pool("p", 1)
 	for _, tc := range []struct {

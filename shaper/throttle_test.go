@@ -11,6 +11,7 @@ import (
 // A job that its downstream always throttles is dead after max_throttles of its starts, whether its tenant or all are paused for it, and
 // what waited behind it leaves. A requeue gives it all of them again.
 func TestJobsThatAreAlwaysThrottled(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	for _, ending := range []Ending{EndThrottled, EndThrottledAll} {
 		for _, tc := range []struct {

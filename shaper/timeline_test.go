@@ -75,6 +75,7 @@ func drawRate(t *rapid.T) buckets.Rate {
 // becomes another one, and compares every slot with the timeline by the book. Besides: slots are an interval apart, in
 // elapsed time too unless the clock stepped ahead; and the next one is never further away than an interval and the hold.
 func TestGateKeepsTheTimeline(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	for range 5 {
 		rapid.Check(t, func(rt *rapid.T) { keepsTheTimeline(t, rt, rdb) })
@@ -139,6 +140,7 @@ func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 
 // The 700th slot at 7/s is exactly 100 s after the first, however late the calls are within the grace.
 func TestSlotsDoNotDrift(t *testing.T) {
+	t.Parallel()
 	s := newSole(newWorld(t, redistest.Open(t)), rate(7, time.Second))
 	first, _ := s.ask()
 	slot := first
