@@ -32,11 +32,15 @@ type Terms struct {
 	// lateness is made up and a backlog keeps its rate. Slots may then lie up to Grace before now.
 	Grace time.Duration
 
-	// Epoch is the instant, µs, since when no grant was forgotten; 0 means that none ever was. The
-	// first slot after it is an interval and Ahead later, as a grant may have been.
+	// Epoch is the instant, µs, since when no grant was forgotten; 0 means that none ever was. Of
+	// one that was made before, the slot lay less than Ahead behind Epoch. A timeline whose next
+	// departure is later than that has forgotten none. Any other takes such a slot for granted, at
+	// the latest instant at which it can have been: the first one is an interval after that.
 	Epoch int64
-	// Ahead is how far in the future of its call a slot that was forgotten may have lain.
 	Ahead time.Duration
+	// Most is how long after Epoch and Ahead a timeline that has granted nothing waits at most; 0
+	// is an interval. It is for one of which it is not likely that a grant was forgotten.
+	Most time.Duration
 }
 
 // Earliest returns the slot that a grant at now would get, rounded up to the µs: the next departure,
@@ -60,25 +64,48 @@ func (t Timeline) Grant(r Rate, slot, now int64, terms Terms) Timeline {
 	return Timeline{Slot: slot, Next: next.us, Rem: next.frac, Rate: r, Seen: now}
 }
 
+// Settled returns the timeline as it is to be kept. It differs from t after an Epoch, for which it
+// has what was taken for granted, so that the next Epoch finds a departure that it need not put off
+// again; and after a step back of the clock, so that the time until a departure runs from the step on.
+func (t Timeline) Settled(r Rate, now int64, terms Terms) Timeline {
+	now = clampInstant(now)
+	if stepped := !t.Rate.IsZero() && now < t.Seen; !stepped && !terms.doubt(t) {
+		return t
+	}
+	return t.at(r, now, terms)
+}
+
+// doubt reports whether the timeline was not looked at since Epoch.
+func (terms Terms) doubt(t Timeline) bool { return t.Seen < terms.Epoch }
+
 // at brings the timeline up to now and to the rate that applies now.
 func (t Timeline) at(r Rate, now int64, terms Terms) Timeline {
 	granted := !t.Rate.IsZero()
 	after := func(slot int64) {
 		next := span{us: slot}.add(interval(r), r.Events)
-		t.Next, t.Rem = next.us, next.frac
+		t.Slot, t.Next, t.Rem, t.Rate = slot, next.us, next.frac, r
 	}
 	switch {
 	case granted && now < t.Seen:
-		t.Slot, t.Seen, t.Rate = t.Slot-(t.Seen-now), now, r
-		after(t.Slot)
+		after(t.Slot - (t.Seen - now))
 	case granted && t.Rate != r:
 		after(t.Slot)
 	}
-	if terms.Epoch > 0 && (!granted || t.Seen < terms.Epoch) {
-		hold := span{us: terms.Epoch + terms.Ahead.Microseconds()}.add(interval(r), r.Events)
-		if hold.us >= t.Next {
-			t.Next, t.Rem = hold.us, hold.frac
-		}
+	t.Seen = min(t.Seen, now)
+	if !terms.doubt(t) {
+		return t
+	}
+	t.Seen = now
+	latest := terms.Epoch + terms.Ahead.Microseconds()
+	if granted && t.Next >= latest {
+		return t
+	}
+	iv, most := interval(r), terms.Most.Microseconds()
+	if !granted && most > 0 && iv.us > most {
+		latest -= iv.us - most
+	}
+	if held := (span{us: latest}).add(iv, r.Events); held.ceil() >= now-terms.Grace.Microseconds() {
+		after(latest)
 	}
 	return t
 }
@@ -86,7 +113,7 @@ func (t Timeline) at(r Rate, now int64, terms Terms) Timeline {
 // earliest is the exact departure that a grant at now would get, of a timeline that is up to now.
 func (t Timeline) earliest(now int64, terms Terms) span {
 	next := span{t.Next, t.Rem}
-	if t.Rate.IsZero() && terms.Epoch == 0 || next.ceil() < now-terms.Grace.Microseconds() {
+	if t.Rate.IsZero() || next.ceil() < now-terms.Grace.Microseconds() {
 		return span{us: now}
 	}
 	return next

@@ -51,6 +51,10 @@ func TestTimelineTrace(t *testing.T) {
 			{0, 260 * ms},                // and then as ever
 			{100_000 * ms, 100_000 * ms}, // long after
 		}, Terms{Epoch: t0, Ahead: 60 * time.Millisecond}},
+		{"10/s, a new one waits no interval", PerSecond(10), []step{
+			{0, 90 * ms},
+			{0, 190 * ms},
+		}, Terms{Epoch: t0, Ahead: 60 * time.Millisecond, Most: 30 * time.Millisecond}},
 		{"10/s, the clock steps", PerSecond(10), []step{
 			{0, 0},
 			{1000 * ms, 1000 * ms},
@@ -73,6 +77,23 @@ func TestTimelineTrace(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a timeline takes for granted after one restart need not be taken for it again after the next.
+func TestTimelineSettlesOnce(t *testing.T) {
+	const ms = int64(1000)
+	terms := func(epoch int64) Terms { return Terms{Epoch: t0 + epoch*ms, Ahead: 60 * time.Millisecond} }
+	tl := Timeline{}.Grant(PerSecond(10), t0-30*ms, t0-30*ms, Terms{})
+	if e := tl.Earliest(PerSecond(10), t0, terms(0)); e != t0+70*ms {
+		t.Errorf("the next departure is further ahead than a forgotten one can be, and it is put off to %d µs", e-t0)
+	}
+	tl = Timeline{}.Settled(PerSecond(10), t0, terms(0))
+	if e := tl.Earliest(PerSecond(10), t0+90*ms, terms(90)); e != t0+160*ms {
+		t.Errorf("after restarts at 0 and 90 ms the first may leave at %d µs, want 160 ms", e-t0)
+	}
+	if e := tl.Earliest(PerSecond(10), t0+110*ms, terms(110)); e != t0+270*ms {
+		t.Errorf("after a restart at 110 ms, when that of 160 ms can have been granted, the first may leave at %d µs, want 270 ms", e-t0)
 	}
 }
 

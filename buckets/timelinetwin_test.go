@@ -3,6 +3,7 @@ package buckets
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
@@ -15,7 +16,12 @@ var timelineScript = redis.NewScript(luaChanges + luaTimeline + `
 local fields, h = { 'slot', 'next', 'rem', 'r', 'seen' }, {}
 for i, v in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do h[fields[i]] = v or nil end
 local now = tonumber(ARGV[1])
-local tl = timeline(h, ARGV[2], now, tonumber(ARGV[3]), tonumber(ARGV[4]))
+local tl = timeline(h, ARGV[2], now, tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[7]))
+if ARGV[8] == '1' then
+  if tl.doubted then note(h, tl) end
+  if changed[1] then redis.call('HSET', KEYS[1], unpack(changed)) end
+  return 'settled'
+end
 local slot = earliest(tl, now, tonumber(ARGV[5])) + ARGV[6]
 grant(h, tl, slot, now)
 redis.call('HSET', KEYS[1], unpack(changed))
@@ -46,12 +52,32 @@ func TestTimelineIsItsScript(t *testing.T) {
 					case 2:
 						terms.Epoch = max(0, now-iv.us)
 					}
+					settle := rapid.IntRange(0, 3).Draw(rt, "settled") == 0
+					if terms.Most = 0; rapid.Bool().Draw(rt, "most") {
+						terms.Most = 10 * time.Second
+					}
+					args := func(later int64, settled int) []any {
+						most := "-"
+						if terms.Most > 0 {
+							most = fmt.Sprint(terms.Most.Microseconds())
+						}
+						return []any{now, fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()), terms.Epoch, terms.Ahead.Microseconds(),
+							terms.Grace.Microseconds(), later, most, settled}
+					}
+					if settle {
+						tl = tl.Settled(r, now, terms)
+						if err := timelineScript.Run(t.Context(), client, []string{key}, args(0, 1)...).Err(); err != nil {
+							rt.Fatal(err)
+						}
+						if rapid.Bool().Draw(rt, "only settled") {
+							continue
+						}
+					}
 					later := rapid.SampledFrom([]int64{0, 0, 0, 1, iv.us / 2}).Draw(rt, "later")
 					slot := tl.Earliest(r, now, terms) + later
 					tl = tl.Grant(r, slot, now, terms)
 					want := fmt.Sprint([]any{slot, tl.Next, tl.Rem, fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()), tl.Seen})
-					got, err := timelineScript.Run(t.Context(), client, []string{key}, now, fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()),
-						terms.Epoch, terms.Ahead.Microseconds(), terms.Grace.Microseconds(), later).Result()
+					got, err := timelineScript.Run(t.Context(), client, []string{key}, args(later, 0)...).Result()
 					if err != nil {
 						rt.Fatal(err)
 					}

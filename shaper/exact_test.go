@@ -7,12 +7,14 @@ import (
 )
 
 // exact is a timeline by the book: instants are exact rationals of a µs. It is written from the promise, not from the
-// script: slots one interval apart, idle time earns nothing, a lateness of up to grace is made up.
+// script: slots one interval apart, idle time earns nothing, a lateness of up to grace is made up, and what a restart can have
+// made Redis forget is taken for granted, at its latest.
 type exact struct {
 	granted bool
 	last    *big.Rat // the exact departure that the last slot stands for
 	seen    int64
 	rate    buckets.Rate
+	known   bool // Redis held something of the tenant before it restarted last
 }
 
 func interval(r buckets.Rate) *big.Rat { return big.NewRat(r.PeriodMicros(), r.Events) }
@@ -29,42 +31,60 @@ func up(r *big.Rat) int64 {
 func whole(us int64) *big.Rat { return new(big.Rat).SetInt64(us) }
 
 // at brings the timeline to a call at now under rate r, on a Redis that has forgotten nothing since epoch.
-func (e *exact) at(r buckets.Rate, now, epoch int64) (next *big.Rat) {
+func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 	switch {
-	case !e.granted:
-		next = whole(0)
-	case now < e.seen: // the clock stepped back: what lay ahead of the grant lies ahead of now
-		e.last = whole(up(e.last) - e.seen + now)
-		e.seen, e.rate = now, r
-		next = new(big.Rat).Add(e.last, interval(r))
-	case e.rate != r: // slots are whole µs, and the new rate counts from the last one
-		next = new(big.Rat).Add(whole(up(e.last)), interval(r))
-	default:
-		next = new(big.Rat).Add(e.last, interval(r))
+	case e.granted && now < e.seen: // the clock stepped back: what lay ahead of the grant lies ahead of now
+		e.last, e.rate = whole(up(e.last)-e.seen+now), r
+	case e.granted && e.rate != r: // slots are whole µs, and the new rate counts from the last one
+		e.last, e.rate = whole(up(e.last)), r
 	}
-	if !e.granted || e.seen < epoch {
-		if h := new(big.Rat).Add(whole(epoch+hold), interval(r)); h.Cmp(next) >= 0 {
-			next = h
-		}
+	if e.seen = min(e.seen, now); e.seen >= epoch {
+		return e
 	}
-	return next
+	e.seen = now
+	// What was forgotten was no departure before the next one, and lay less than a hold ahead of the restart.
+	latest := whole(epoch + hold)
+	if e.granted && e.next().Cmp(latest) >= 0 {
+		return e
+	}
+	if first := whole(10 * second); !e.granted && !e.known && interval(r).Cmp(first) > 0 {
+		latest.Add(latest, first).Sub(latest, interval(r))
+		latest = whole(up(latest))
+	}
+	if up(new(big.Rat).Add(latest, interval(r))) >= now-mGrace {
+		e.granted, e.last, e.rate = true, latest, r
+	}
+	return e
 }
 
+// settle keeps what at found of a restart or a step of the clock.
+func (e *exact) settle(r buckets.Rate, now, epoch int64) {
+	if now >= epoch && e.seen < epoch || e.granted && now < e.seen {
+		*e = e.at(r, now, epoch)
+	}
+	e.known = true
+}
+
+// next is the earliest departure after those that were granted.
+func (e exact) next() *big.Rat { return new(big.Rat).Add(e.last, interval(e.rate)) }
+
 // earliest is the slot that a grant at now would get.
-func (e *exact) earliest(r buckets.Rate, now, epoch, grace int64) int64 {
-	if n := up(e.at(r, now, epoch)); n >= now-grace {
-		return n
+func (e exact) earliest(r buckets.Rate, now, epoch, grace int64) int64 {
+	if e = e.at(r, now, epoch); e.granted {
+		if n := up(e.next()); n >= now-grace {
+			return n
+		}
 	}
 	return now
 }
 
 // grant takes slot, which may be later than the earliest one when something else binds.
 func (e *exact) grant(r buckets.Rate, slot, now, epoch int64) {
-	next := e.at(r, now, epoch)
-	if up(next) != slot {
-		next = whole(slot)
+	stands := whole(slot)
+	if at := e.at(r, now, epoch); at.granted && up(at.next()) == slot {
+		stands = at.next()
 	}
-	e.granted, e.last, e.seen, e.rate = true, next, now, r
+	e.granted, e.last, e.seen, e.rate = true, stands, now, r
 }
 
 // likely is when the ticket after out others would start.

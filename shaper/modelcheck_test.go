@@ -169,7 +169,10 @@ func modelled(d *model.Downstream, names []string) view {
 			h[k] = fmt.Sprint(n)
 		}
 		if !tl.Rate.IsZero() {
-			more = append(more, "slot", tl.Slot, "next", tl.Next, "rem", tl.Rem, "seen", tl.Seen, "r", setting.KeepRate(tl.Rate))
+			more = append(more, "slot", tl.Slot, "next", tl.Next, "rem", tl.Rem, "r", setting.KeepRate(tl.Rate))
+		}
+		if tl.Seen > 0 {
+			more = append(more, "seen", tl.Seen)
 		}
 		for i := 0; i < len(more); i += 2 {
 			h[more[i].(string)] = fmt.Sprint(more[i+1])
@@ -303,6 +306,15 @@ func (p *player) byTheBook() {
 		if slot != want {
 			p.t.Errorf("slot of %s of %s: %d, and by the book it is %d", f[2], f[1], slot-t0, want-t0)
 		}
+	}
+	// When a timeline is looked at after a restart is the model's to say.
+	for _, name := range p.names {
+		if t := p.m.Tenant(name); t.Timeline.Seen > 0 {
+			p.exactly(name).settle(p.m.Limits(t).Rate, t.Timeline.Seen, p.epoch)
+		}
+	}
+	if r := p.m.Policy.Rate; p.m.Timeline.Seen > 0 && !r.IsZero() {
+		p.common.settle(r, p.m.Timeline.Seen, p.epoch)
 	}
 }
 

@@ -1,6 +1,8 @@
 package shaper
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,6 +82,139 @@ func TestRestartThatLostTheLastGrant(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// becomesAnother has another Redis hold what this one did.
+func (w *world) becomesAnother() {
+	w.t.Helper()
+	w.must(w.rdb.HSet(w.t.Context(), w.q.downstreamKey(), "rid", "another").Err())
+	w.release(0) // as each scheduler does once a second
+}
+
+// However often Redis restarts, a tenant with a backlog starts a job within two intervals and what a worker may hold a slot,
+// and no two of its starts are closer than one.
+func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
+	rdb := redistest.Open(t)
+	const day = 24 * hour
+	draw := rand.New(rand.NewPCG(1, 2))
+	every := func(us int64) func() int64 { return func() int64 { return us } }
+	for _, tc := range []struct {
+		name     string
+		interval int64
+		restart  func() int64 // µs until the next one
+	}{
+		{"1/10s, every 8s", 10 * second, every(8 * second)},
+		{"1/10s, every 100ms", 10 * second, every(100 * milli)},
+		{"1/10s, as often as it may start", 10 * second, every(10 * second)},
+		{"1/d, every 23h", day, every(23 * hour)},
+		{"1/d, every day", day, every(day)},
+		{"1/30d, every hour", 30 * day, every(hour)},
+		{"1/m, at random", 60 * second, func() int64 { return 1 + draw.Int64N(40*second) }},
+		{"10/s, at random", 100 * milli, func() int64 { return 1 + draw.Int64N(second) }},
+	} {
+		for _, common := range []bool{false, true} { // whether the downstream has the rate too
+			t.Run(fmt.Sprint(tc.name, ", common ", common), func(t *testing.T) {
+				w := newWorld(t, rdb)
+				r := rate(1, time.Duration(tc.interval)*time.Microsecond)
+				w.set("a", Policy{Rate: r})
+				if common {
+					w.setDownstream(DownstreamPolicy{Rate: r})
+				}
+				w.offers("a", 8)
+				last, restart := w.now, w.now+tc.restart()
+				for starts := 0; starts < 8; {
+					w.pool("p", 4)
+					tickets, wait, more := w.release(1)
+					for _, k := range tickets {
+						g, _ := w.enter(k, "p")
+						if g == nil {
+							continue
+						}
+						slot := g.Slot.UnixMicro()
+						if gap := slot - last; starts > 0 && gap < tc.interval {
+							t.Fatalf("start %d is %d µs after the one before", starts+1, gap)
+						}
+						starts, last = starts+1, slot
+						w.now = max(w.now, slot)
+						w.finish(g, Finish{Ending: EndOK})
+					}
+					if late := w.now - last; late > 2*tc.interval+2*hold {
+						t.Fatalf("%d starts, and none for %d µs", starts, late)
+					}
+					if !more {
+						w.pass(min(max(int64(wait/time.Microsecond), milli), max(0, restart-w.now)))
+					}
+					if w.now >= restart {
+						w.becomesAnother()
+						restart = w.now + tc.restart()
+					}
+				}
+			})
+		}
+	}
+}
+
+// A tenant that Redis knows nothing of need not wait as if it had been forgotten: it would be an interval, of a month perhaps.
+func TestNewTenantOfARestartedRedis(t *testing.T) {
+	const day = 24 * hour
+	month := Policy{Rate: rate(1, 30*24*time.Hour)}
+	rdb := redistest.Open(t)
+	for _, tc := range []struct {
+		name   string
+		before func(w *world)
+		most   int64
+	}{
+		{"a downstream that was never used", func(w *world) {
+			w.must(w.rdb.HDel(w.t.Context(), w.q.downstreamKey(), "rid", "epoch").Err())
+			w.setDownstream(DownstreamPolicy{Rate: rate(1, 30*24*time.Hour)})
+			w.set("a", month)
+		}, 10*second + hold},
+		{"a tenant set right after a restart", func(w *world) {
+			w.becomesAnother()
+			w.set("a", month)
+		}, 10*second + hold},
+		{"by the downstream's default", func(w *world) {
+			w.becomesAnother()
+			w.setDownstream(DownstreamPolicy{Defaults: month})
+		}, 10*second + hold},
+		{"a day after a restart", func(w *world) {
+			w.becomesAnother()
+			w.pass(day)
+			w.set("a", month)
+		}, 0},
+		{"at another rate first", func(w *world) {
+			w.becomesAnother()
+			w.pass(second)
+			w.set("a", Policy{Rate: rate(10, time.Second)})
+			w.set("a", Policy{Weight: 2})
+			w.pass(20 * second)
+			w.set("a", month)
+		}, 0},
+		{"a downstream whose rate is set after a restart", func(w *world) {
+			w.becomesAnother()
+			w.pass(20 * second)
+			w.setDownstream(DownstreamPolicy{Rate: rate(1, 30*24*time.Hour)})
+		}, 0},
+		{"a tenant that was known", func(w *world) { // its first grant may have been forgotten
+			w.set("a", month)
+			w.pass(second)
+			w.becomesAnother()
+		}, 30*day + hold},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, rdb)
+			w.pool("p", 4)
+			tc.before(w)
+			from := w.now
+			w.offers("a", 1)
+			g := w.startWithin(31 * day)
+			if took := g.Slot.UnixMicro() - from; took > tc.most+milli {
+				t.Errorf("the first start after %v, want at most %v", time.Duration(took)*time.Microsecond, time.Duration(tc.most)*time.Microsecond)
+			} else if tc.most == 30*day+hold && took < 30*day {
+				t.Errorf("the first start after %v, want an interval", time.Duration(took)*time.Microsecond)
+			}
+		})
 	}
 }
 

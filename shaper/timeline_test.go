@@ -85,7 +85,7 @@ func TestGateKeepsTheTimeline(t *testing.T) {
 func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	r := drawRate(rt)
 	s := newSole(newWorld(t, rdb), r)
-	var book exact
+	book := exact{known: true}
 	epoch, elapsed := int64(1), s.now // elapsed is a clock that never steps
 	var lastStart, stepped int64
 	for range rapid.IntRange(1, 40).Draw(rt, "calls") {
@@ -115,6 +115,7 @@ func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 			epoch = s.now
 		}
 
+		book.settle(r, s.now, epoch) // whatever the gate says, it looks
 		want := book.earliest(r, s.now, epoch, mGrace)
 		slot, why := s.ask()
 		switch {

@@ -18,7 +18,7 @@ local function save()
   redis.call('EXPIRE', KEYS[1], 3600)
 end
 
-local tl = timeline(h, ARGV[2], now, 0, 0)
+local tl = timeline(h, ARGV[2], now, 0, 0, grace)
 local slot = earliest(tl, now, grace)
 local wait, frac = slot - now, 0
 if slot == tl.next + (tl.rem > 0 and 1 or 0) then wait, frac = tl.next - now, tl.rem end

@@ -1,43 +1,61 @@
 -- timeline: when the next departure may be. The same function as Timeline of timeline.go, over a hash.
 --
 -- Needs put(h, field, value) and num(h, field) of whoever includes it, which keep a table h for a hash in Redis.
--- Fields of the hash, all absent until the first grant:
+-- Fields of the hash, all but `seen` absent until the first grant:
 --   slot  µs  the last slot granted
 --   next  µs  whole part of the next departure, rem its remainder in 1/events µs (exact: no drift)
 --   r         the rate "events/period-µs" that next was computed with
---   seen  µs  when slot was granted
+--   seen  µs  when slot was granted, or the timeline was last noted after a restart
 
 local function after(slot, ev, per) return slot + math.floor(per / ev), per % ev end
 
 local function note(h, tl)
-  put(h, 'slot', tl.slot)
-  put(h, 'next', tl.next)
-  put(h, 'rem', tl.rem)
-  put(h, 'r', tl.rate)
+  if tl.slot then
+    put(h, 'slot', tl.slot)
+    put(h, 'next', tl.next)
+    put(h, 'rem', tl.rem)
+    put(h, 'r', tl.rate)
+  end
   put(h, 'seen', tl.seen)
+end
+
+local function depart(tl, slot)
+  tl.slot = slot
+  tl.next, tl.rem = after(slot, tl.ev, tl.per)
 end
 
 -- timeline brings h up to now and to the rate that applies now. It changes only the table, not Redis. A clock that
 -- stepped back is noted in it, so that whoever saves h starts the wait; noted by nobody, the wait would never end.
 --   epoch  µs since when this Redis is known to have forgotten nothing; 0 = it never did
 --   ahead  µs by which a grant may lie in the future of the call that granted it
-local function timeline(h, rate, now, epoch, ahead)
+--   grace  µs, see earliest
+--   most   µs that one that has granted nothing waits for what it may have forgotten; nil = an interval
+-- After an epoch tl.doubted says that whoever keeps h is to note it: Timeline.Settled.
+local function timeline(h, rate, now, epoch, ahead, grace, most)
   local ev, per = string.match(rate, '^(%d+)/(%d+)$')
   ev, per = tonumber(ev), tonumber(per)
   local tl = { ev = ev, per = per, rate = rate, step = per / ev,
-    slot = tonumber(h.slot), next = tonumber(h.next) or -math.huge, rem = num(h, 'rem'), seen = tonumber(h.seen) }
+    slot = tonumber(h.slot), next = tonumber(h.next) or -math.huge, rem = num(h, 'rem'), seen = num(h, 'seen') }
   if tl.slot and now < tl.seen then
     -- The clock stepped back. What lay ahead then lies ahead now; the time in between counts as none.
-    tl.slot, tl.seen = tl.slot - (tl.seen - now), now
-    tl.next, tl.rem = after(tl.slot, ev, per)
+    depart(tl, tl.slot - (tl.seen - now))
+    tl.seen = now
     note(h, tl)
   elseif tl.slot and h.r ~= rate then
-    tl.next, tl.rem = after(tl.slot, ev, per)
+    depart(tl, tl.slot)
   end
-  if epoch > 0 and (not tl.seen or tl.seen < epoch) then
-    -- Redis restarted or failed over since: a grant that it forgot may lie up to `ahead` after epoch.
-    local hold, rem = after(epoch + ahead, ev, per)
-    if hold >= tl.next then tl.next, tl.rem = hold, rem end
+  tl.seen = math.min(tl.seen, now)
+  if tl.seen < epoch then
+    -- Redis restarted or failed over since. A grant that it forgot lies before epoch + ahead, and not before the next
+    -- departure that it has kept: so either there was none, or it is taken for one at the latest such instant.
+    tl.seen, tl.doubted = now, true
+    local latest = epoch + ahead
+    if tl.next < latest then
+      local step = math.floor(per / ev)
+      if not tl.slot and most and step > most then latest = latest - (step - most) end
+      local held, rem = after(latest, ev, per)
+      if held + (rem > 0 and 1 or 0) >= now - grace then depart(tl, latest) end
+    end
   end
   return tl
 end

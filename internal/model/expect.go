@@ -104,12 +104,12 @@ func (e *estimate) nth(nth int64) (at int64, note string) {
 	}
 	from, r := max(e.Now, paused), e.Limits(t).Rate
 	own := func(nth int64) int64 {
-		return max(from, t.Timeline.Earliest(r, e.Now, e.terms())) + int64(math.Floor(float64(t.OutN+nth-1)*step(r)))
+		return max(from, t.Timeline.Earliest(r, e.Now, e.terms(t))) + int64(math.Floor(float64(t.OutN+nth-1)*step(r)))
 	}
 	if !e.Downstream.shared() {
 		return own(nth), NoteNone
 	}
-	first := max(from, e.Timeline.Earliest(e.Policy.Rate, e.Now, e.terms()))
+	first := max(from, e.Timeline.Earliest(e.Policy.Rate, e.Now, e.terms(nil)))
 	l := e.line
 	if l == nil || nth < l.nth || nth >= l.nth+spread {
 		e.line = &line{nth: nth, at: e.shared(nth, own(nth), first)}

@@ -5,6 +5,8 @@ package model
 // not go out early, after a delay or a pause, is filed a lead later.
 func (d *Downstream) file(t *Tenant) {
 	p := d.Limits(t)
+	t.Timeline = t.Timeline.Settled(p.Rate, d.Now, d.terms(t))
+	t.filed = true
 	t.Turn = d.Turn(t)
 	t.ByTime = d.byTime(t)
 	t.Busy = t.Level() > 0 || t.inFlight() > 0

@@ -55,6 +55,8 @@ type Tenant struct {
 	ThrottledRow int64 // starts in a row after which the downstream asked to slow down
 	Took         int64 // µs that its jobs run, on average of the last eight or so; -1 = not known
 
+	filed bool // ever: it is known to Redis
+
 	// What was noted when it was filed last, see file.go.
 	Busy   bool  // it had jobs that had not ended
 	Turn   int64 // when its head was likely to leave
@@ -155,10 +157,15 @@ func (d *Downstream) Forget(tenant, id string) {
 	}
 }
 
-// Restart is a restart of Redis that forgot nothing that the model knows of: but as grants may be
-// forgotten, each tenant waits an interval before its next start, and leases are not over at once.
+// Restart is a restart of Redis that forgot nothing that the model knows of: but as a grant may be
+// forgotten, a tenant whose next departure is near waits an interval, and leases are not over at once.
 func (d *Downstream) Restart() {
 	d.Epoch = d.Now
+	if d.shared() {
+		d.Timeline = d.Timeline.Settled(d.Policy.Rate, d.Now, d.terms(nil))
+	} else {
+		d.Timeline.Seen = d.Now
+	}
 	d.log("i")
 }
 

@@ -129,7 +129,7 @@ func (e *estimate) standing(j *Job, o Offer) Answer {
 	case Delayed, Backoff:
 		a.Start, a.Note = e.delayed(j.At, j.State == Backoff)
 	case Out:
-		a.Start = e.turn(t.Timeline, e.Limits(t).Rate, int64(t.Outs.rank(j.ID)))
+		a.Start = e.turn(t.Timeline, e.Limits(t).Rate, int64(t.Outs.rank(j.ID)), e.terms(t))
 	case Running, Cancelling:
 		a.Start = j.Slot
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
 )
@@ -13,9 +14,16 @@ func (d *Downstream) lead() int64 { return d.Policy.Lead.Microseconds() }
 // Hold is how far ahead of a call its slot may lie; a worker waits for it so long at most.
 func (d *Downstream) Hold() int64 { return 2*d.lead() + d.Policy.Tolerance.Microseconds() }
 
-// terms: lateness of up to half a tolerance is made up.
-func (d *Downstream) terms() buckets.Terms {
-	return buckets.Terms{Grace: d.Policy.Tolerance / 2, Epoch: d.Epoch, Ahead: 2*d.Policy.Lead + d.Policy.Tolerance}
+// first is how long after a restart a tenant waits at most of which nothing is known.
+const first = 10 * time.Second
+
+// terms of a tenant; nil is the downstream. Lateness of up to half a tolerance is made up.
+func (d *Downstream) terms(t *Tenant) buckets.Terms {
+	terms := buckets.Terms{Grace: d.Policy.Tolerance / 2, Epoch: d.Epoch, Ahead: 2*d.Policy.Lead + d.Policy.Tolerance}
+	if t != nil && !t.filed {
+		terms.Most = first
+	}
+	return terms
 }
 
 func (d *Downstream) shared() bool { return !d.Policy.Rate.IsZero() }
@@ -23,35 +31,37 @@ func (d *Downstream) shared() bool { return !d.Policy.Rate.IsZero() }
 // slot is what a start of t gets now: the first instant that suits its own timeline, and the
 // downstream's where that has a rate.
 func (d *Downstream) slot(t *Tenant) int64 {
-	slot := t.Timeline.Earliest(d.Limits(t).Rate, d.Now, d.terms())
+	slot := t.Timeline.Earliest(d.Limits(t).Rate, d.Now, d.terms(t))
 	if d.shared() {
-		slot = max(slot, d.Timeline.Earliest(d.Policy.Rate, d.Now, d.terms()))
+		slot = max(slot, d.Timeline.Earliest(d.Policy.Rate, d.Now, d.terms(nil)))
 	}
 	return slot
 }
 
 // take takes a slot off both timelines.
 func (d *Downstream) take(t *Tenant, slot int64) {
-	t.Timeline = t.Timeline.Grant(d.Limits(t).Rate, slot, d.Now, d.terms())
+	t.Timeline = t.Timeline.Grant(d.Limits(t).Rate, slot, d.Now, d.terms(t))
 	if d.shared() {
-		d.Timeline = d.Timeline.Grant(d.Policy.Rate, slot, d.Now, d.terms())
+		d.Timeline = d.Timeline.Grant(d.Policy.Rate, slot, d.Now, d.terms(nil))
 	}
 }
 
 // Turn is when the next ticket of t would start, were it released now: after those that are out, by
 // its own timeline.
-func (d *Downstream) Turn(t *Tenant) int64 { return d.turn(t.Timeline, d.Limits(t).Rate, t.OutN) }
+func (d *Downstream) Turn(t *Tenant) int64 {
+	return d.turn(t.Timeline, d.Limits(t).Rate, t.OutN, d.terms(t))
+}
 
 // SharedTurn is the same by the timeline of the downstream; without a rate it is now.
 func (d *Downstream) SharedTurn() int64 {
 	if !d.shared() {
 		return d.Now
 	}
-	return d.turn(d.Timeline, d.Policy.Rate, int64(d.Out.Len()))
+	return d.turn(d.Timeline, d.Policy.Rate, int64(d.Out.Len()), d.terms(nil))
 }
 
-func (d *Downstream) turn(tl buckets.Timeline, r buckets.Rate, out int64) int64 {
-	return max(tl.Earliest(r, d.Now, d.terms()), d.Now) + int64(math.Floor(float64(out)*step(r)))
+func (d *Downstream) turn(tl buckets.Timeline, r buckets.Rate, out int64, terms buckets.Terms) int64 {
+	return max(tl.Earliest(r, d.Now, terms), d.Now) + int64(math.Floor(float64(out)*step(r)))
 }
 
 // step is an interval in µs, as a double: enough for what is only likely, and what the scripts

@@ -41,10 +41,11 @@ local function write_downstream(from, to, now, whole)
 end
 
 local function write_tenant(ds, T, from, to, now, whole)
+  local fresh = call('EXISTS', k_tenant(T)) == 0
   write_fields(k_tenant(T), from, to, now, whole)
   call('PERSIST', k_tenant(T))
   call('ZADD', K_TENANTS, 'NX', int(now), T)
-  settle(ds, tenant(ds, T, now), now)
+  settle(ds, tenant(ds, T, now, fresh), now)
 end
 
 -- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause stays.

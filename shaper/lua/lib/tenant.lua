@@ -3,6 +3,7 @@
 -- include fields hash timeline
 
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
+local FIRST = 10000000 -- µs that what nothing is known of waits at most after a restart, as it may have been forgotten as a whole
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
@@ -24,19 +25,21 @@ end
 
 -- notice_restart compares this Redis' run id with the one that the downstream has seen last. epoch is since when nothing
 -- was forgotten: now, if the id changed; if none was seen yet, since this Redis started. Where INFO is missing or not allowed,
--- restarts are not seen.
+-- restarts are not seen. Returns whether it changed, and whether there was none.
 local function notice_restart(ds, now)
   local ok, info = pcall(call, 'INFO', 'server')
   local at = ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true)
   local rid = at and string.sub(info, at + 7, at + 46) or 'unknown'
-  if ds.rid ~= rid then
+  local before = ds.rid
+  if before ~= rid then
     local up = at and string.match(info, 'uptime_in_seconds:(%d+)')
-    put(ds, 'epoch', ds.rid and now or up and now - up * 1000000 or 0)
-    ds.restarted = ds.rid
+    put(ds, 'epoch', before and now or up and now - up * 1000000 or 0)
+    ds.restarted = before
     put(ds, 'rid', rid)
   end
   if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: else every slot would wait for it
   ds.epoch = tonumber(ds.epoch)
+  return before ~= rid, not before
 end
 
 local function downstream(now)
@@ -47,15 +50,23 @@ local function downstream(now)
   ds.grace = math.floor(ds.tau / 2)
   ds.hold = 2 * ds.lead + ds.tau -- a worker holds a granted slot at most this long before it comes
   notice_step(ds, now)
-  notice_restart(ds, now)
-  if ds.rate and ds.rate ~= '' then ds.tl = timeline(ds, ds.rate, now, ds.epoch, ds.hold) end
+  local restarted, fresh = notice_restart(ds, now)
+  if ds.rate and ds.rate ~= '' then
+    ds.tl = timeline(ds, ds.rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
+    if restarted then note(ds, ds.tl) end
+  elseif restarted then
+    put(ds, 'seen', now) -- none of its slots can have been forgotten, whatever rate it gets
+  end
   return ds
 end
 
-local function tenant(ds, T, now)
+-- tenant reads T. fresh is whether its hash is not there; nil = look.
+local function tenant(ds, T, now, fresh)
   local t = get(k_tenant(T), T_FIELDS)
   t.name = T
-  t.tl = timeline(t, t['p:rate'] or ds['p:rate'] or fallback('p:rate'), now, ds.epoch, ds.hold)
+  if not t.slot and num(t, 'seen') < ds.epoch and fresh == nil then fresh = call('EXISTS', t.key) == 0 end
+  local rate = t['p:rate'] or ds['p:rate'] or fallback('p:rate')
+  t.tl = timeline(t, rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
   return t
 end
 
@@ -136,6 +147,7 @@ end
 -- Called after every change of a tenant. Returns true if the scheduler should wake up for it.
 local function settle(ds, t, now)
   local T = t.name
+  if t.tl.doubted then note(t, t.tl) end
   local at, waits, turn = leaves(ds, t, now)
   put(t, 'due', math.floor(turn)) -- this and the next for what enqueue answers in its common case
   put(t, 'by_time', int(by_time(ds, t, now)))
