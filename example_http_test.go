@@ -12,6 +12,7 @@ import (
 
 	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/policing"
+	"github.com/jobshaper/jobshaper/policing/httplimit"
 )
 
 // A service takes jobs over HTTP. A middleware holds each client to a limit before anything is asked of
@@ -51,7 +52,7 @@ func Example_http() {
 		log.Fatal(err)
 	}
 	defer limits.Close()
-	limited := policing.Middleware(limits, policing.HTTPOptions{Key: policing.APIKey("X-Api-Key")})(take)
+	limited := httplimit.Middleware(limits, httplimit.Config{Key: httplimit.APIKey("X-Api-Key")})(take)
 
 	for range 3 {
 		request := httptest.NewRequest(http.MethodPost, "/mails", nil)

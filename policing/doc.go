@@ -16,9 +16,10 @@
 //
 // # What is where
 //
-// Rule, ParseRule and RuleOf say what is limited; Policer.Check decides, and Waiter waits
-// until it may pass. Middleware puts a Policer before any http.Handler. Hybrid is a
-// limiter that leases tokens from Redis and decides without it. Hitters counts who offers
-// the most, and is what a rule for heavy keys asks. Named, Judge and WriteFields are for a
-// queue that asks the rules in a script of its own.
+// Rule, ParseRule and RuleOf (rule.go, parse.go) say what is limited; Policer.Check decides, and
+// where Redis is away, failure.go does. Waiter (wait.go) waits until a request may pass. Package
+// httplimit puts a Checker before any http.Handler. Hybrid (hybrid.go, lease.go) is a limiter that
+// leases tokens from Redis and decides without it; Single makes a Checker of it. Hitters counts who
+// offers the most (sketch.go: in memory that does not grow), and is what a rule for heavy keys asks.
+// Named and Judge are for a Checker other than ours.
 package policing

@@ -3,9 +3,6 @@ package policing_test
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"time"
 
 	"github.com/jobshaper/jobshaper/policing"
@@ -39,37 +36,4 @@ func ExamplePolicer() {
 	// true 1  0s
 	// true 0  0s
 	// false 0 burst 1h0m0s
-}
-
-// A service that lets each client send two requests at once.
-func ExampleMiddleware() {
-	p, err := policing.New(policing.Config{Rules: []policing.Rule{must("leaky_bucket 1/h depth 2 name=clients")}})
-	if err != nil {
-		panic(err)
-	}
-	defer p.Close()
-	hello := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "hello") })
-	limited := policing.Middleware(p, policing.HTTPOptions{Key: policing.APIKey("X-Api-Key"), IETF: true})(hello)
-
-	service := httptest.NewServer(limited)
-	defer service.Close()
-	for range 3 {
-		request, err := http.NewRequest("GET", service.URL, nil)
-		if err != nil {
-			panic(err)
-		}
-		request.Header.Set("X-Api-Key", "s3cret")
-		response, err := service.Client().Do(request)
-		if err != nil {
-			panic(err)
-		}
-		_, _ = io.Copy(io.Discard, response.Body)
-		response.Body.Close()
-		h := response.Header
-		fmt.Println(response.StatusCode, h.Get("X-RateLimit-Remaining"), h.Get("RateLimit-Policy"), h.Get("Content-Type"))
-	}
-	// Output:
-	// 200 1 "clients";q=2;w=7200 text/plain; charset=utf-8
-	// 200 0 "clients";q=2;w=7200 text/plain; charset=utf-8
-	// 429 0 "clients";q=2;w=7200 application/problem+json
 }

@@ -1,35 +1,112 @@
 package policing
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/breaker"
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// FailurePolicy says what a rule answers while Redis does not.
-type FailurePolicy int
+// defaultDeadline is how long a check waits for Redis.
+const defaultDeadline = 50 * time.Millisecond
 
-const (
-	// FailOpen admits, and counts what it admitted. The zero value.
-	FailOpen FailurePolicy = iota
-	// FailClosed refuses, as unavailable: over HTTP 503, not 429.
-	FailClosed
-	// FailLocal decides in the process's memory by its share of the limit: the limit and
-	// the rate divided by Config.Nodes, rounded down, at least 1. A request that costs more
-	// than the share is refused as unavailable. What was admitted so is not told to Redis
-	// afterwards.
-	FailLocal
-)
+// errOpen is the failure of a call that the breaker did not let through.
+var errOpen = fmt.Errorf("%w: it failed %d times in a row, and is left alone for a moment", buckets.ErrStore, breaker.After)
 
-var failureNames = []string{FailOpen: "open", FailClosed: "closed", FailLocal: "local"}
+// guard is the way to a store that may be away: a deadline on each call, and a breaker.
+type guard struct {
+	deadline time.Duration
+	breaker  breaker.Breaker
+}
 
-// String returns the policy as a rule's text has it: "open", "closed", "local".
-func (f FailurePolicy) String() string { return nameOf(failureNames, int(f)) }
+// do makes a call. The store's failures wrap buckets.ErrStore, and count where they say that
+// it is away; that the caller has gone away is context.Canceled, and any other error the
+// call's own: neither counts.
+//
+// The caller's own deadline counts as ours does: otherwise callers in a hurry would wait
+// for a dead store one and all.
+func (g *guard) do(ctx context.Context, call func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p, ok := g.breaker.Enter(time.Now())
+	if !ok {
+		return errOpen
+	}
+	limited, cancel := context.WithTimeout(ctx, g.deadline)
+	defer cancel()
+	err := call(limited)
+	switch {
+	case err == nil:
+		g.breaker.Succeeded(p)
+	case errors.Is(ctx.Err(), context.Canceled):
+		g.breaker.Returned(p)
+		err = ctx.Err()
+	case errors.Is(err, buckets.ErrStore) && breaker.Away(err):
+		g.breaker.Failed(p, time.Now())
+	default:
+		g.breaker.Returned(p)
+	}
+	return err
+}
 
-// ParseFailurePolicy reads what String writes.
-func ParseFailurePolicy(text string) (FailurePolicy, error) {
-	i, err := indexOf(failureNames, "on_failure", text)
-	return FailurePolicy(i), err
+// retryAfter is what a caller is told who was refused for want of the store: when it is
+// tried again, at least the deadline.
+func (g *guard) retryAfter() time.Duration {
+	wait, _ := g.breaker.Wait(time.Now())
+	return max(wait, g.deadline)
+}
+
+// open reports whether calls are being spared.
+func (g *guard) open() bool {
+	_, closed := g.breaker.Wait(time.Now())
+	return !closed
+}
+
+// obeysDeadlines returns an error for a client that is a nil pointer, or would wait for a dead server
+// whatever a context says.
+func obeysDeadlines(client redis.UniversalClient) error {
+	if value, want := usable.Client(client); want != "" {
+		return fmt.Errorf("%w: Redis: %s: want %s", buckets.ErrParameter, value, want)
+	}
+	return nil
+}
+
+// withoutStore decides by the failure policies. A rule that is closed refuses before
+// any other takes something.
+func (p *Policer) withoutStore(ctx context.Context, rules []Rule, asks []ask) (Verdict, error) {
+	v := Verdict{Degraded: true, Rulings: make([]Ruling, len(asks))}
+	var local []ask
+	var at []int // the ruling of each
+	for i, a := range asks {
+		r := rules[a.rule]
+		v.Rulings[i] = Ruling{Rule: r, Decision: buckets.Decision{Allowed: true}}
+		beyondShare := a.n > r.local(p.nodes).Limit && a.n <= r.Spec.Limit
+		switch {
+		case r.OnFailure == FailClosed, r.OnFailure == FailLocal && beyondShare:
+			v.Unavailable = true
+			v.Rulings[i].Decision = buckets.Decision{RetryAfter: p.guard.retryAfter()}
+		case r.OnFailure == FailLocal:
+			local, at = append(local, a), append(at, i)
+		}
+	}
+	if !v.Unavailable && len(local) > 0 {
+		decisions, err := p.local.take(ctx, local)
+		if err != nil {
+			return Verdict{}, err
+		}
+		for j, d := range decisions {
+			v.Rulings[at[j]].Asked, v.Rulings[at[j]].Decision = true, d
+		}
+	}
+	v.settle()
+	return v, nil
 }
 
 // share returns one node's part of a limit. A rate stays exact: its period is

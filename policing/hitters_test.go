@@ -64,8 +64,8 @@ func TestHittersOnAZipfStream(t *testing.T) {
 		t.Errorf("MaxError %d, want %d", top.MaxError, want)
 	}
 	// The heaviest has about a tenth of such a stream.
-	part := Share(offers["key0"] * int64(Whole) / top.AllOffers)
-	if !h.Heavy("key0", part-1) || h.Heavy("key0", part+Share(top.MaxError*int64(Whole)/top.AllOffers)+2*Percent) {
+	part := Share(offers["key0"] * int64(whole) / top.AllOffers)
+	if !h.heavy("key0", part-1) || h.heavy("key0", part+Share(top.MaxError*int64(whole)/top.AllOffers)+2*Percent) {
 		t.Errorf("key0 has %v of all: not found heavy at that, or far above it", part)
 	}
 }
@@ -152,7 +152,7 @@ func TestHittersFade(t *testing.T) {
 	now := int64(0)
 	h := newHitters(t, HittersConfig{HalfLife: time.Minute, MinOffers: 2, Clock: func() int64 { return now }})
 	h.Offer("a")
-	if h.Heavy("a", 50*Percent) {
+	if h.heavy("a", 50*Percent) {
 		t.Error("heavy by one offer of one")
 	}
 	for range 9 {
@@ -208,12 +208,12 @@ func TestHittersConfig(t *testing.T) {
 
 func TestShares(t *testing.T) {
 	for text, want := range map[string]Share{"20%": 200_000, "0.25%": 2500, "99.9999%": 999_999, "0.0001%": 1} {
-		if got, err := ParseShare(text); err != nil || got != want || got.String() != text {
+		if got, err := parseShare(text); err != nil || got != want || got.String() != text {
 			t.Errorf("%s: %d, %v, written %v", text, got, err, got)
 		}
 	}
 	for _, text := range []string{"", "%", "20", "0%", "100%", "-1%", "1e1%", "0.00001%", "1.2.3%"} {
-		if got, err := ParseShare(text); !errors.Is(err, ErrRule) {
+		if got, err := parseShare(text); !errors.Is(err, ErrRule) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}

@@ -24,7 +24,7 @@ type HybridConfig struct {
 	// divided by some ten times the nodes is a good one.
 	Lease int64
 
-	// Deadline bounds the wait for the lender; 0 means DefaultDeadline.
+	// Deadline bounds the wait for the lender; 0 means 50ms.
 	Deadline time.Duration
 
 	// MaxKeys bounds the keys with a lease; 0 means 100,000. When there are more, some
@@ -81,7 +81,7 @@ func NewHybrid(lender Lender, cfg HybridConfig) (*Hybrid, error) {
 	if limit := lender.Spec().Limit; cfg.Lease < 1 || cfg.Lease > limit {
 		return nil, fmt.Errorf("%w: Lease %d: want 1 to %d, the limit", buckets.ErrParameter, cfg.Lease, limit)
 	}
-	cfg.Deadline = cmp.Or(cfg.Deadline, DefaultDeadline)
+	cfg.Deadline = cmp.Or(cfg.Deadline, defaultDeadline)
 	cfg.MaxKeys = cmp.Or(cfg.MaxKeys, 100_000)
 	if cfg.Deadline < time.Millisecond || cfg.MaxKeys < 1 {
 		return nil, fmt.Errorf("%w: Deadline %v, MaxKeys %d: want at least 1ms and 1", buckets.ErrParameter, cfg.Deadline, cfg.MaxKeys)

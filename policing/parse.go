@@ -71,7 +71,7 @@ func parseRule(words []string) (Rule, error) {
 func parseHeavy(words []string) (Share, error) {
 	if len(words) >= 3 && words[2] == "then" {
 		if text, ok := strings.CutPrefix(words[1], "share="); ok {
-			return ParseShare(text)
+			return parseShare(text)
 		}
 	}
 	return 0, fmt.Errorf("%w: want heavy share=20%% then, and a rule", ErrRule)
@@ -104,9 +104,9 @@ func (r *Rule) setOption(key, value string) (err error) {
 			err = fmt.Errorf("%w: name= is empty", ErrRule)
 		}
 	case "per":
-		r.Per, err = ParseScope(value)
+		r.Per, err = parseScope(value)
 	case "on_failure":
-		r.OnFailure, err = ParseFailurePolicy(value)
+		r.OnFailure, err = parseFailurePolicy(value)
 	case "cost":
 		r.Cost, err = strconv.ParseInt(value, 10, 64)
 		if err != nil || r.Cost < 1 {
@@ -156,4 +156,39 @@ func (r *Rule) UnmarshalText(text []byte) error {
 		*r = parsed
 	}
 	return err
+}
+
+// Share is a part of a whole, in millionths, so that what was written is what is kept.
+type Share int64
+
+// Percent is a hundredth of the whole: 20*Percent is a fifth.
+const Percent Share = 10_000
+
+const whole = 100 * Percent
+
+// String writes the share in per cent: "20%", "0.25%".
+func (s Share) String() string {
+	text := fmt.Sprintf("%d.%04d", s/Percent, s%Percent)
+	return strings.TrimRight(strings.TrimRight(text, "0"), ".") + "%"
+}
+
+// parseShare reads a share in per cent, with at most four decimals: "20%", "0.25%". It
+// must be more than nothing and less than all.
+func parseShare(text string) (Share, error) {
+	bad := fmt.Errorf("%w: share %q: want more than 0%% and less than 100%%, with at most 4 decimals, such as 20%%", ErrRule, text)
+	digits, ok := strings.CutSuffix(text, "%")
+	units, decimals, _ := strings.Cut(digits, ".")
+	if !ok || len(units) > 2 || len(decimals) > 4 || strings.Trim(units+decimals, "0123456789") != "" {
+		return 0, bad
+	}
+	n, err := strconv.ParseInt("0"+units+decimals+"0000"[len(decimals):], 10, 64)
+	if err != nil || n == 0 {
+		return 0, bad
+	}
+	return Share(n), nil
+}
+
+// of reports whether part is more than the share of all. Both are below 2^40.
+func (s Share) of(part, all uint64) bool {
+	return part*uint64(whole) > all*uint64(s)
 }

@@ -1,15 +1,73 @@
 package policing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
 )
+
+// maxNodes is the largest Nodes of a Config.
+const maxNodes = 10_000
+
+// Config is what a Policer is made with. Only Rules must be set.
+type Config struct {
+	// Rules is the chain, 1 to MaxRules. The order makes no difference to what passes.
+	Rules []Rule
+
+	// Redis has the state, shared by all Policers with the same Prefix, Tag and names of
+	// rules; nil means this process's memory. The client must obey deadlines
+	// (ContextTimeoutEnabled), and is not closed.
+	Redis redis.UniversalClient
+
+	// Prefix begins every key in Redis, and Tag is their hash tag: one for the chain, so
+	// that a check is one script, on one node of a cluster. "" means "policing" for each.
+	Prefix, Tag string
+
+	// Nodes is how many processes share the limits, for rules with FailLocal: up to
+	// 10,000; 0 means 1.
+	Nodes int
+
+	// Deadline bounds the wait of a check for Redis; 0 means 50ms.
+	Deadline time.Duration
+
+	// MaxKeys bounds the keys remembered in memory for each rule; 0 means 1,000,000.
+	MaxKeys int
+
+	// Hitters counts who offers and is refused the most; nil means that nobody counts,
+	// unless a rule is for heavy keys: then one is made with its defaults.
+	Hitters *Hitters
+
+	// Clock returns the time in µs since the epoch, for tests and traces; nil means Redis'
+	// own, or the process's. It must not step back.
+	Clock func() int64
+}
+
+// fill sets what is at its default, and returns an error that names the bad field.
+func (c *Config) fill() error {
+	c.Nodes = cmp.Or(c.Nodes, 1)
+	if c.Nodes < 1 || c.Nodes > maxNodes {
+		return fmt.Errorf("%w: Nodes %d: want 1 to %d, or 0 for 1", buckets.ErrParameter, c.Nodes, maxNodes)
+	}
+	c.Deadline = cmp.Or(c.Deadline, defaultDeadline)
+	c.Prefix, c.Tag = cmp.Or(c.Prefix, "policing"), cmp.Or(c.Tag, "policing")
+	if c.Deadline < time.Millisecond {
+		return fmt.Errorf("%w: Deadline %v: want at least 1ms", buckets.ErrParameter, c.Deadline)
+	}
+	if c.Redis == nil {
+		c.Nodes = 1
+		return nil
+	}
+	return obeysDeadlines(c.Redis)
+}
 
 // Policer decides about requests by a chain of rules. Make it with New, and Close it to
 // stop the timers of its memory. Its methods may be called by many goroutines.
@@ -27,7 +85,7 @@ type Policer struct {
 
 // New returns a Policer, or an error that names the bad field. It does not talk to Redis.
 func New(cfg Config) (*Policer, error) {
-	rules, err := named(cfg.Rules)
+	rules, err := Named(cfg.Rules)
 	if err != nil {
 		return nil, err
 	}
@@ -102,4 +160,84 @@ func (p *Policer) Close() error {
 func (p *Policer) Allow(ctx context.Context, subject Subject) (bool, error) {
 	v, err := p.Check(ctx, subject, 1)
 	return v.Allowed, err
+}
+
+// Check asks every rule that applies whether a request of weight n of the subject passes:
+// all of them, and it is taken from each, or it is refused and nothing is taken. n = 0
+// looks and takes nothing. A request beyond a limit is refused, with RetryAfter
+// buckets.Never.
+//
+// That Redis is away is no error but a Verdict that is Degraded. An error means that
+// there is none: the caller went away (it wraps the context's error), the weight is
+// negative (buckets.ErrCost) or a name too long (buckets.ErrKey).
+func (p *Policer) Check(ctx context.Context, subject Subject, n int64) (Verdict, error) {
+	if n < 0 {
+		return Verdict{}, fmt.Errorf("%w: %d: want 0 or more", buckets.ErrCost, n)
+	}
+	if err := ctx.Err(); err != nil {
+		return Verdict{}, err
+	}
+	tenant := PerTenant.key(subject)
+	if len(tenant) > buckets.MaxKeyLen {
+		return Verdict{}, fmt.Errorf("%w: %d bytes long: want at most %d", buckets.ErrKey, len(tenant), buckets.MaxKeyLen)
+	}
+	if n > 0 && p.hitters != nil {
+		p.hitters.Offer(tenant)
+	}
+	rules := *p.rules.Load()
+	v, err := p.decide(ctx, rules, p.asks(rules, subject, tenant, n))
+	if err != nil {
+		return Verdict{}, err
+	}
+	if n > 0 {
+		p.counts.add(v)
+		if p.hitters != nil && !v.Allowed && !v.Unavailable {
+			p.hitters.Refuse(tenant)
+		}
+	}
+	return v, nil
+}
+
+// asks returns what a request asks of each rule that applies.
+func (p *Policer) asks(rules []Rule, subject Subject, tenant string, n int64) []ask {
+	asks := make([]ask, 0, len(rules))
+	for i, r := range rules {
+		if r.Heavy != 0 && !p.hitters.heavy(tenant, r.Heavy) {
+			continue
+		}
+		key := tenant
+		if r.Per != PerTenant {
+			key = r.Per.key(subject)
+		}
+		asks = append(asks, ask{rule: i, key: key, n: r.cost(n)})
+	}
+	return asks
+}
+
+// decide asks the store, or the failure policies where it is away.
+func (p *Policer) decide(ctx context.Context, rules []Rule, asks []ask) (Verdict, error) {
+	var decisions []buckets.Decision
+	var err error
+	switch {
+	case len(asks) == 0:
+	case p.guard == nil:
+		decisions, err = p.store.take(ctx, asks)
+	default:
+		err = p.guard.do(ctx, func(ctx context.Context) (err error) {
+			decisions, err = p.store.take(ctx, asks)
+			return err
+		})
+		if errors.Is(err, buckets.ErrStore) {
+			return p.withoutStore(ctx, rules, asks)
+		}
+	}
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Rulings: make([]Ruling, len(asks))}
+	for i, d := range decisions {
+		v.Rulings[i] = Ruling{Rule: rules[asks[i].rule], Asked: true, Decision: d}
+	}
+	v.settle()
+	return v, nil
 }

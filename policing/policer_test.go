@@ -225,7 +225,7 @@ func TestNewNamesTheBadField(t *testing.T) {
 		"0 rules":               {},
 		"rule 1":                {Rules: []Rule{{}}},
 		"named a":               {Rules: []Rule{rule(t, "fixed_window 1/s name=a"), rule(t, "fixed_window 1/s name=a")}},
-		"Nodes":                 {Rules: good, Nodes: MaxNodes + 1},
+		"Nodes":                 {Rules: good, Nodes: maxNodes + 1},
 		"Deadline":              {Rules: good, Deadline: time.Microsecond},
 		"ContextTimeoutEnabled": {Rules: good, Redis: late},
 	} {

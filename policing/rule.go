@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
 )
@@ -14,8 +14,11 @@ import (
 // about a rate or parameter.
 var ErrRule = errors.New("invalid rule")
 
-// MaxCost is the largest Cost of a rule.
-const MaxCost = 1_000_000
+// Bounds of a chain of rules, and of the Cost of one.
+const (
+	MaxRules = 32
+	MaxCost  = 1_000_000
+)
 
 // Rule is one limit of a chain. A plain value; compare with ==.
 type Rule struct {
@@ -55,7 +58,7 @@ func (r Rule) Validate() error {
 		return fmt.Errorf("%w: failure policy %d: want FailOpen, FailClosed or FailLocal", ErrRule, r.OnFailure)
 	case r.Cost < 0 || r.Cost > MaxCost:
 		return fmt.Errorf("%w: cost %d: want 1 to %d", ErrRule, r.Cost, MaxCost)
-	case r.Heavy < 0 || r.Heavy >= Whole:
+	case r.Heavy < 0 || r.Heavy >= whole:
 		return fmt.Errorf("%w: share %v: want more than 0%% and less than 100%%", ErrRule, r.Heavy)
 	case r.Heavy != 0 && r.Per != PerTenant:
 		return fmt.Errorf("%w: per=%v of a heavy rule: want per=tenant, for tenants are what is counted", ErrRule, r.Per)
@@ -106,15 +109,119 @@ func RuleOf(algorithm string, rate buckets.Rate, burst int64) (Rule, error) {
 	return r, r.Validate()
 }
 
-// quota returns how much passes in how long: a window's limit and length, a bucket's
-// capacity and the time it takes to fill.
-func quota(s buckets.Spec) (limit int64, in time.Duration) {
-	if s.Window > 0 {
-		return s.Limit, s.Window
+// Named returns the rules with a name each, as a Policer would have them, or an error that says
+// which of them is wrong. A Checker other than ours, such as a queue's script, begins with it.
+func Named(rules []Rule) ([]Rule, error) {
+	if len(rules) < 1 || len(rules) > MaxRules {
+		return nil, fmt.Errorf("%w: %d rules: want 1 to %d", ErrRule, len(rules), MaxRules)
 	}
-	if s.Rate.Events <= 0 {
-		return s.Limit, 0
+	rules = slices.Clone(rules)
+	taken := map[string]bool{}
+	for i, r := range rules {
+		if err := r.Validate(); err != nil {
+			return nil, fmt.Errorf("rule %d (%v): %w", i+1, r, err)
+		}
+		if r.Name != "" && taken[r.Name] {
+			return nil, fmt.Errorf("%w: two rules are named %s", ErrRule, r.Name)
+		}
+		taken[r.Name] = true
 	}
-	full := float64(s.Limit) / float64(s.Rate.Events) * float64(s.Rate.Period)
-	return s.Limit, time.Duration(min(full, float64(buckets.MaxSpan)))
+	for i := range rules {
+		r := &rules[i]
+		if r.Name != "" {
+			continue
+		}
+		base := r.Per.String() + "-" + string(r.Spec.Algorithm)
+		r.Name = base
+		for n := 2; taken[r.Name]; n++ {
+			r.Name = fmt.Sprintf("%s-%d", base, n)
+		}
+		taken[r.Name] = true
+	}
+	return rules, nil
+}
+
+// Scope says which requests share a limit.
+type Scope int
+
+const (
+	// PerTenant gives each tenant of each downstream a limit of its own. The zero value.
+	PerTenant Scope = iota
+	// PerDownstream gives each downstream one, which its tenants share.
+	PerDownstream
+	// Global is one limit for all.
+	Global
+)
+
+var scopeNames = []string{PerTenant: "tenant", PerDownstream: "downstream", Global: "global"}
+
+// String returns the scope as a rule's text has it: "tenant", "downstream", "global".
+func (s Scope) String() string { return nameOf(scopeNames, int(s)) }
+
+// parseScope reads what String writes.
+func parseScope(text string) (Scope, error) {
+	i, err := indexOf(scopeNames, "per", text)
+	return Scope(i), err
+}
+
+// Subject is who asks: a tenant that offers something to a downstream. Any text will do,
+// also none: all who come without a name then count as one.
+type Subject struct{ Downstream, Tenant string }
+
+// key returns the subject's key under the scope. A slash stands only between the two
+// names, so no two subjects of a scope share a key.
+func (s Scope) key(subject Subject) string {
+	switch s {
+	case Global:
+		return "all"
+	case PerDownstream:
+		return escapeSlash.Replace(subject.Downstream) + "/"
+	default:
+		return escapeSlash.Replace(subject.Downstream) + "/" + subject.Tenant
+	}
+}
+
+var escapeSlash = strings.NewReplacer("%", "%25", "/", "%2F")
+
+// FailurePolicy says what a rule answers while Redis does not.
+type FailurePolicy int
+
+const (
+	// FailOpen admits, and counts what it admitted. The zero value.
+	FailOpen FailurePolicy = iota
+	// FailClosed refuses, as unavailable: over HTTP 503, not 429.
+	FailClosed
+	// FailLocal decides in the process's memory by its share of the limit: the limit and
+	// the rate divided by Config.Nodes, rounded down, at least 1. A request that costs more
+	// than the share is refused as unavailable. What was admitted so is not told to Redis
+	// afterwards.
+	FailLocal
+)
+
+var failureNames = []string{FailOpen: "open", FailClosed: "closed", FailLocal: "local"}
+
+// String returns the policy as a rule's text has it: "open", "closed", "local".
+func (f FailurePolicy) String() string { return nameOf(failureNames, int(f)) }
+
+// parseFailurePolicy reads what String writes.
+func parseFailurePolicy(text string) (FailurePolicy, error) {
+	i, err := indexOf(failureNames, "on_failure", text)
+	return FailurePolicy(i), err
+}
+
+// nameOf and indexOf turn a small enumeration into text and back.
+func nameOf(names []string, i int) string {
+	if i < 0 || i >= len(names) {
+		return fmt.Sprintf("invalid(%d)", i)
+	}
+	return names[i]
+}
+
+func indexOf(names []string, field, text string) (int, error) {
+	for i, name := range names {
+		if name == text {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %s=%q: want %s", ErrRule, field, text, strings.Join(names, " or "))
 }

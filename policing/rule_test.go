@@ -97,7 +97,7 @@ func anyRule(t *rapid.T) Rule {
 		Spec:      buckets.Spec{Algorithm: rapid.SampledFrom(buckets.Algorithms()).Draw(t, "algorithm")},
 	}
 	if r.Per == PerTenant {
-		r.Heavy = Share(rapid.Int64Range(0, int64(Whole)-1).Draw(t, "share"))
+		r.Heavy = Share(rapid.Int64Range(0, int64(whole)-1).Draw(t, "share"))
 	}
 	r.Spec.Limit = rapid.Int64Range(1, 100_000).Draw(t, "limit")
 	r.Cost = rapid.Int64Range(0, min(MaxCost, r.Spec.Limit)).Draw(t, "cost")

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/jobshaper/jobshaper/policing"
+	"github.com/jobshaper/jobshaper/policing/httplimit"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -35,7 +36,7 @@ func (l LimitHeaders) write(h http.Header, v *policing.Verdict) {
 	if v == nil || l == NoHeaders {
 		return
 	}
-	policing.WriteFields(h, *v, l == IETFHeaders || l == BothHeaders)
+	httplimit.WriteFields(h, *v, l == IETFHeaders || l == BothHeaders)
 	if l == IETFHeaders {
 		for _, legacy := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 			h.Del(legacy)

@@ -133,9 +133,12 @@ func (d *decoder) finish(w draft, size int64) policing.Rule {
 	}
 	if n, ok := w.at["per"]; ok {
 		text, _ := scalar(n.Node)
-		if r.Per, err = policing.ParseScope(text); err != nil || r.Per == policing.Global {
+		switch text {
+		case policing.PerTenant.String():
+		case policing.PerDownstream.String():
+			r.Per = policing.PerDownstream
+		default:
 			d.wrong(n, "tenant or downstream")
-			r.Per = policing.PerTenant
 		}
 	}
 	if n, ok := w.at["cost"]; ok {

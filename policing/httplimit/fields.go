@@ -1,15 +1,20 @@
-package policing
+package httplimit
 
 import (
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 )
 
-// writeFields tells a client where it stands. Rules that were not asked have nothing to
-// tell; where none was, nothing is written.
-func writeFields(h http.Header, v Verdict, ietf bool) {
+// WriteFields tells a client where it stands: X-RateLimit-Limit, -Remaining and -Reset, and
+// with ietf the fields RateLimit-Policy and RateLimit. Rules that were not asked have nothing to
+// tell; where none was, it writes nothing. Middleware does so; it is for services that answer for
+// themselves what the rules of a queue said (see shaper.Result).
+func WriteFields(h http.Header, v policing.Verdict, ietf bool) {
 	least := tightest(v)
 	if least == nil {
 		return
@@ -36,8 +41,8 @@ func writeFields(h http.Header, v Verdict, ietf bool) {
 
 // tightest returns the ruling that a client should know of: the one that refused, or the
 // one with the least left; nil when no rule was asked.
-func tightest(v Verdict) *Ruling {
-	var best *Ruling
+func tightest(v policing.Verdict) *policing.Ruling {
+	var best *policing.Ruling
 	for i := range v.Rulings {
 		r := &v.Rulings[i]
 		switch {
@@ -84,4 +89,17 @@ func quoted(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
+}
+
+// quota returns how much passes in how long: a window's limit and length, a bucket's
+// capacity and the time it takes to fill.
+func quota(s buckets.Spec) (limit int64, in time.Duration) {
+	if s.Window > 0 {
+		return s.Limit, s.Window
+	}
+	if s.Rate.Events <= 0 {
+		return s.Limit, 0
+	}
+	full := float64(s.Limit) / float64(s.Rate.Events) * float64(s.Rate.Period)
+	return s.Limit, time.Duration(min(full, float64(buckets.MaxSpan)))
 }

@@ -1,4 +1,4 @@
-package policing
+package httplimit
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 )
 
 // problem is an error as RFC 9457 writes it.
@@ -20,7 +21,7 @@ type problem struct {
 }
 
 // refusal is the problem of a Verdict that is not Allowed.
-func refusal(v Verdict) problem {
+func refusal(v policing.Verdict) problem {
 	p := problem{Status: http.StatusTooManyRequests, Rule: v.Refused}
 	ms := ceil(v.RetryAfter, time.Millisecond)
 	switch {

@@ -1,4 +1,8 @@
-package policing
+// Package httplimit puts limits before an HTTP service: Middleware asks a policing.Checker about each
+// request, tells the client where it stands, and answers what does not pass.
+//
+// A KeyFunc says who a request is from: RemoteAddr, ClientAddr (behind proxies), APIKey or Header.
+package httplimit
 
 import (
 	"context"
@@ -6,10 +10,11 @@ import (
 	"net/http"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 )
 
-// HTTPOptions are how Middleware asks and answers. The zero value is usable.
-type HTTPOptions struct {
+// Config is how Middleware asks and answers. The zero value is usable.
+type Config struct {
 	// Key says who a request is from; nil means RemoteAddr. See Header, APIKey and
 	// ClientAddr.
 	Key KeyFunc
@@ -38,22 +43,22 @@ type HTTPOptions struct {
 //
 // The body is a problem (RFC 9457) with the members rule and retry_after_ms, rounded up, -1
 // for never.
-func Middleware(c Checker, o HTTPOptions) func(http.Handler) http.Handler {
-	if o.Key == nil {
-		o.Key = RemoteAddr
+func Middleware(c policing.Checker, cfg Config) func(http.Handler) http.Handler {
+	if cfg.Key == nil {
+		cfg.Key = RemoteAddr
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			n := int64(1)
-			if o.Cost != nil {
-				n = o.Cost(r)
+			if cfg.Cost != nil {
+				n = cfg.Cost(r)
 			}
-			v, err := c.Check(r.Context(), Subject{Downstream: o.Downstream, Tenant: o.Key(r)}, n)
+			v, err := c.Check(r.Context(), policing.Subject{Downstream: cfg.Downstream, Tenant: cfg.Key(r)}, n)
 			if err != nil {
 				problemOf(err).write(w)
 				return
 			}
-			writeFields(w.Header(), v, o.IETF)
+			WriteFields(w.Header(), v, cfg.IETF)
 			if !v.Allowed {
 				refusal(v).write(w)
 				return

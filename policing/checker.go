@@ -9,6 +9,13 @@ import (
 	"github.com/jobshaper/jobshaper/internal/breaker"
 )
 
+// Checker is what decides about a request: a Policer, or a stub in a test.
+type Checker interface {
+	Check(ctx context.Context, subject Subject, n int64) (Verdict, error)
+}
+
+var _ Checker = (*Policer)(nil)
+
 // single is a chain of one rule over a limiter that is not ours.
 type single struct {
 	rule    Rule

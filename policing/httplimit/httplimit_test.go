@@ -1,4 +1,4 @@
-package policing
+package httplimit
 
 import (
 	"context"
@@ -13,32 +13,44 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/policing"
 )
 
 // stub gives one answer.
 type stub struct {
-	verdict Verdict
+	verdict policing.Verdict
 	err     error
-	subject Subject // of the last question
+	subject policing.Subject // of the last question
 	n       int64
 }
 
-func (s *stub) Check(_ context.Context, subject Subject, n int64) (Verdict, error) {
+func (s *stub) Check(_ context.Context, subject policing.Subject, n int64) (policing.Verdict, error) {
 	s.subject, s.n = subject, n
 	return s.verdict, s.err
 }
 
+// rule parses a rule that is right.
+func rule(t testing.TB, text string) policing.Rule {
+	t.Helper()
+	r, err := policing.ParseRule(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // ruling is the ruling of a rule that was asked.
-func ruling(t testing.TB, text string, d buckets.Decision) Ruling {
+func ruling(t testing.TB, text string, d buckets.Decision) policing.Ruling {
+	t.Helper()
 	r := rule(t, text)
 	d.Limit = r.Spec.Limit
-	return Ruling{Rule: r, Asked: true, Decision: d}
+	return policing.Ruling{Rule: r, Asked: true, Decision: d}
 }
 
 // serve asks the middleware before a handler that says 202.
-func serve(c Checker, o HTTPOptions, r *http.Request) *httptest.ResponseRecorder {
+func serve(c policing.Checker, cfg Config, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	Middleware(c, o)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })).ServeHTTP(w, r)
+	Middleware(c, cfg)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })).ServeHTTP(w, r)
 	return w
 }
 
@@ -51,42 +63,42 @@ func TestMiddleware(t *testing.T) {
 	never.Allowed, never.RetryAfter = false, buckets.Never
 	dear := minute // what is left does not suffice
 	dear.Allowed, dear.RetryAfter = false, 1500*time.Millisecond
-	closed := Ruling{Rule: rule(t, "fixed_window 9/s name=strict on_failure=closed"), Decision: buckets.Decision{RetryAfter: 250 * time.Millisecond}}
-	open := Ruling{Rule: rule(t, "fixed_window 9/s name=lax"), Decision: buckets.Decision{Allowed: true}}
+	closed := policing.Ruling{Rule: rule(t, "fixed_window 9/s name=strict on_failure=closed"), Decision: buckets.Decision{RetryAfter: 250 * time.Millisecond}}
+	open := policing.Ruling{Rule: rule(t, "fixed_window 9/s name=lax"), Decision: buckets.Decision{Allowed: true}}
 	for name, tt := range map[string]struct {
-		rulings []Ruling
-		set     Verdict
+		rulings []policing.Ruling
+		set     policing.Verdict
 		err     error
 		status  int
 		header  string // fields that matter, in order; "" where there is none
 		body    string
 	}{
 		"passes": {
-			rulings: []Ruling{minute, burst}, status: 202,
+			rulings: []policing.Ruling{minute, burst}, status: 202,
 			header: `limit 25, remaining 7, reset 2, retry , policy "minute";q=100;w=60, "burst";q=25;w=3, state "minute";r=50;t=30, "burst";r=7;t=2`,
 		},
 		"refused": {
-			rulings: []Ruling{minute, full}, status: 429,
+			rulings: []policing.Ruling{minute, full}, status: 429,
 			header: `limit 25, remaining 0, reset 2, retry 1, policy "minute";q=100;w=60, "burst";q=25;w=3, state "minute";r=50;t=30, "burst";r=0;t=2`,
 			body:   `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"limit burst is reached: try again in 1 ms","rule":"burst","retry_after_ms":1}`,
 		},
 		"refused by another than the one with the least left": {
-			rulings: []Ruling{dear, burst}, status: 429,
+			rulings: []policing.Ruling{dear, burst}, status: 429,
 			header: `limit 100, remaining 50, reset 30, retry 2, policy "minute";q=100;w=60, "burst";q=25;w=3, state "minute";r=50;t=30, "burst";r=7;t=2`,
 			body:   `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"limit minute is reached: try again in 1500 ms","rule":"minute","retry_after_ms":1500}`,
 		},
 		"can never pass": {
-			rulings: []Ruling{never}, status: 429,
+			rulings: []policing.Ruling{never}, status: 429,
 			header: `limit 25, remaining 7, reset 2, retry , policy "burst";q=25;w=3, state "burst";r=7;t=2`,
 			body:   `{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"limit burst: the request costs more than can ever pass","rule":"burst","retry_after_ms":-1}`,
 		},
 		"closed while Redis is away": {
-			rulings: []Ruling{open, closed}, set: Verdict{Degraded: true, Unavailable: true}, status: 503,
+			rulings: []policing.Ruling{open, closed}, set: policing.Verdict{Degraded: true, Unavailable: true}, status: 503,
 			header: `limit , remaining , reset , retry 1, policy , state `,
 			body:   `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"limit strict cannot be checked at the moment","rule":"strict","retry_after_ms":250}`,
 		},
 		"open while Redis is away": {
-			rulings: []Ruling{open}, set: Verdict{Degraded: true}, status: 202,
+			rulings: []policing.Ruling{open}, set: policing.Verdict{Degraded: true}, status: 202,
 			header: `limit , remaining , reset , retry , policy , state `,
 		},
 		"no answer": {
@@ -106,10 +118,9 @@ func TestMiddleware(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := tt.set
-			v.Rulings = tt.rulings
-			v.settle()
-			w := serve(&stub{verdict: v, err: tt.err}, HTTPOptions{IETF: true}, httptest.NewRequest("GET", "/", nil))
+			v := policing.Judge(tt.rulings)
+			v.Degraded, v.Unavailable = tt.set.Degraded, tt.set.Unavailable
+			w := serve(&stub{verdict: v, err: tt.err}, Config{IETF: true}, httptest.NewRequest("GET", "/", nil))
 			h := w.Header()
 			got := fmt.Sprintf("limit %s, remaining %s, reset %s, retry %s, policy %s, state %s",
 				h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"), h.Get("X-RateLimit-Reset"), h.Get("Retry-After"),
@@ -128,16 +139,16 @@ func TestMiddleware(t *testing.T) {
 }
 
 func TestMiddlewareAsks(t *testing.T) {
-	s := &stub{verdict: Verdict{Allowed: true, Rulings: []Ruling{ruling(t, "fixed_window 5/s", buckets.Decision{Allowed: true})}}}
+	s := &stub{verdict: policing.Verdict{Allowed: true, Rulings: []policing.Ruling{ruling(t, "fixed_window 5/s", buckets.Decision{Allowed: true})}}}
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
-	w := serve(s, HTTPOptions{}, r)
-	if s.subject != (Subject{Tenant: "192.0.2.7"}) || s.n != 1 || w.Header().Get("RateLimit") != "" {
+	w := serve(s, Config{}, r)
+	if s.subject != (policing.Subject{Tenant: "192.0.2.7"}) || s.n != 1 || w.Header().Get("RateLimit") != "" {
 		t.Errorf("by default: %+v, %d, RateLimit %q", s.subject, s.n, w.Header().Get("RateLimit"))
 	}
 	r.Header.Set("X-Tenant", "acme")
-	serve(s, HTTPOptions{Key: Header("X-Tenant"), Downstream: "mail", Cost: func(*http.Request) int64 { return 7 }}, r)
-	if s.subject != acme || s.n != 7 {
+	serve(s, Config{Key: Header("X-Tenant"), Downstream: "mail", Cost: func(*http.Request) int64 { return 7 }}, r)
+	if s.subject != (policing.Subject{Downstream: "mail", Tenant: "acme"}) || s.n != 7 {
 		t.Errorf("as told: %+v, %d", s.subject, s.n)
 	}
 }
@@ -194,13 +205,13 @@ func TestClientAddr(t *testing.T) {
 		for _, line := range strings.Split(tt.forwarded, "\n") {
 			r.Header.Add("X-Forwarded-For", line)
 		}
-		if got := ClientAddr(AddrOptions{Trusted: trusted, V6Bits: 64})(r); got != tt.want {
+		if got := ClientAddr(AddrConfig{Trusted: trusted, V6Bits: 64})(r); got != tt.want {
 			t.Errorf("%s, forwarded for %q: %s, want %s", tt.remote, tt.forwarded, got, tt.want)
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "[2001:db8::5]:1"
-	if got := ClientAddr(AddrOptions{})(r); got != "2001:db8::5" {
+	if got := ClientAddr(AddrConfig{})(r); got != "2001:db8::5" {
 		t.Errorf("without V6Bits: %s", got)
 	}
 }
@@ -215,14 +226,14 @@ func FuzzFields(f *testing.F) {
 	f.Add("burst", int64(100), int64(5), int64(60e9), int64(1), false)
 	f.Add("a\"b\\c\r\nSet-Cookie: x\xff", int64(-1), int64(-1<<63), int64(1<<63-1), int64(-1), true)
 	f.Fuzz(func(t *testing.T, name string, limit, remaining, wait, retry int64, unavailable bool) {
-		r := Ruling{
-			Rule:     Rule{Name: name, Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: limit, Window: time.Duration(wait)}},
+		r := policing.Ruling{
+			Rule:     policing.Rule{Name: name, Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: limit, Window: time.Duration(wait)}},
 			Asked:    true,
 			Decision: buckets.Decision{Limit: limit, Remaining: remaining, ResetAfter: time.Duration(wait), RetryAfter: time.Duration(retry)},
 		}
-		v := Verdict{Rulings: []Ruling{r, r}, Unavailable: unavailable}
-		v.settle()
-		w := serve(&stub{verdict: v}, HTTPOptions{IETF: true}, httptest.NewRequest("GET", "/", nil))
+		v := policing.Judge([]policing.Ruling{r, r})
+		v.Unavailable = unavailable
+		w := serve(&stub{verdict: v}, Config{IETF: true}, httptest.NewRequest("GET", "/", nil))
 		for field, pattern := range map[string]*regexp.Regexp{
 			"X-Ratelimit-Limit": digits, "X-Ratelimit-Remaining": digits, "X-Ratelimit-Reset": digits, "Retry-After": digits,
 			"Ratelimit-Policy": items, "Ratelimit": items,
