@@ -59,8 +59,8 @@ func SetResult(ctx context.Context, b []byte) {
 	r.result = append([]byte(nil), b...)
 }
 
-// resultOf returns what SetResult kept in ctx.
-func resultOf(ctx context.Context) []byte {
+// ResultFrom returns what SetResult has kept in ctx so far: for middleware, and for tests of a handler.
+func ResultFrom(ctx context.Context) []byte {
 	r, ok := ctx.Value(infoKey{}).(*running)
 	if !ok {
 		return nil
@@ -70,15 +70,17 @@ func resultOf(ctx context.Context) []byte {
 	return r.result
 }
 
-const (
-	defaultThrottle = time.Second    // how long a downstream is left alone that does not say how long
-	maxThrottle     = 24 * time.Hour // more is taken for a mistake: a tenant must not sleep for years
-)
+// MaxThrottle is how long a throttled downstream is left alone at most. More is taken for a mistake: a
+// tenant must not sleep for years.
+const MaxThrottle = 24 * time.Hour
+
+// defaultThrottle is how long it is left alone if it does not say how long.
+const defaultThrottle = time.Second
 
 // ThrottledError is how a handler says that the downstream asked to slow down: the tenant (or the whole
 // downstream) is paused for After, the job goes back to the front, and the attempt is not counted.
 type ThrottledError struct {
-	After      time.Duration // how long to pause; below 1ms counts as 1s, above 24h as 24h
+	After      time.Duration // how long to pause; below 1ms counts as 1s, above MaxThrottle as that
 	Downstream bool          // pause every tenant, not only the job's
 	Err        error         // what was seen; may be nil
 }

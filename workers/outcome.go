@@ -24,11 +24,11 @@ func outcome(ctx context.Context, grant *shaper.Grant, err error) shaper.Finish 
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil, errors.Is(err, asynq.RevokeTask):
-		return shaper.Finish{Ending: shaper.EndOK, Text: string(resultOf(ctx))}
+		return shaper.Finish{Ending: shaper.EndOK, Text: string(ResultFrom(ctx))}
 	case errors.Is(cause, shaper.ErrStopping):
 		return shaper.Finish{Ending: shaper.EndBack}
 	case errors.As(err, &throttled):
-		f := shaper.Finish{Ending: shaper.EndThrottled, Delay: min(throttled.After, maxThrottle), Text: clean(err.Error())}
+		f := shaper.Finish{Ending: shaper.EndThrottled, Delay: min(throttled.After, MaxThrottle), Text: clean(err.Error())}
 		if throttled.Downstream {
 			f.Ending = shaper.EndThrottledAll
 		}

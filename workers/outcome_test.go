@@ -48,7 +48,7 @@ func TestOutcome(t *testing.T) {
 			shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "\uFFFD[31m no\ttext\n"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ctx, end := context.WithCancelCause(WithJob(context.Background(), testInfo))
+			ctx, end := context.WithCancelCause(WithJob(context.Background(), Info{ID: "j-1", Tenant: "acme"}))
 			defer end(nil)
 			SetResult(ctx, []byte("result"))
 			if tc.cause != nil {

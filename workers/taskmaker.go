@@ -283,7 +283,7 @@ func (m *taskMaker) wrong(ctx context.Context, g *shaper.Grant, task *asynq.Task
 	}
 	check("ResultWriter.TaskID", w.TaskID() == g.ID)
 	n, err := w.Write([]byte("result"))
-	check("ResultWriter.Write", n == len("result") && err == nil && string(resultOf(ctx)) == "result")
+	check("ResultWriter.Write", n == len("result") && err == nil && string(ResultFrom(ctx)) == "result")
 	return wrong
 }
 

@@ -62,8 +62,8 @@ func TestTasksAreNotMixedUp(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				if err != nil || called != 1 || string(resultOf(ctx)) != string(g.Payload) {
-					t.Errorf("called %d times, %v, result %q; want once and %q", called, err, resultOf(ctx), g.Payload)
+				if err != nil || called != 1 || string(ResultFrom(ctx)) != string(g.Payload) {
+					t.Errorf("called %d times, %v, result %q; want once and %q", called, err, ResultFrom(ctx), g.Payload)
 				}
 			}
 		})
@@ -126,8 +126,8 @@ func TestResultsOfStartsThatLostTheirJob(t *testing.T) {
 		}
 	})
 	<-started
-	if _, err := old.Write([]byte("early")); err != nil || string(resultOf(first)) != "early" {
-		t.Errorf("%v, result %q; want early", err, resultOf(first))
+	if _, err := old.Write([]byte("early")); err != nil || string(ResultFrom(first)) != "early" {
+		t.Errorf("%v, result %q; want early", err, ResultFrom(first))
 	}
 	end()
 	second := WithJob(t.Context(), Info{})
@@ -149,7 +149,7 @@ func TestResultsOfStartsThatLostTheirJob(t *testing.T) {
 		}
 	})
 	refused("it returned")
-	if got := string(resultOf(second)); err != nil || got != "newer" {
+	if got := string(ResultFrom(second)); err != nil || got != "newer" {
 		t.Errorf("%v, result %q, want newer", err, got)
 	}
 	if len(m.byKey) > 0 {
@@ -171,8 +171,8 @@ func TestResultsThatAreTooLarge(t *testing.T) {
 			t.Errorf("wrote %d, %v; want it refused, and both sizes named", n, err)
 		}
 	})
-	if len(resultOf(ctx)) != MaxResult || err != nil {
-		t.Errorf("%v, result of %d bytes, want the one before of %d", err, len(resultOf(ctx)), MaxResult)
+	if len(ResultFrom(ctx)) != MaxResult || err != nil {
+		t.Errorf("%v, result of %d bytes, want the one before of %d", err, len(ResultFrom(ctx)), MaxResult)
 	}
 }
 

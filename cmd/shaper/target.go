@@ -14,7 +14,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/config"
 	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper/workers/target"
 )
 
 // fromFlags adds the one downstream that flags describe.
@@ -102,7 +102,7 @@ func downstreams(file *config.File, worker bool) ([]app.Downstream, error) {
 
 func newHandler(t config.Target) (asynq.Handler, error) {
 	if t.HTTP != "" {
-		return workers.NewHTTPTarget(workers.HTTPConfig{URL: t.HTTP, Headers: t.Headers})
+		return target.NewHTTP(target.HTTPConfig{URL: t.HTTP, Headers: t.Headers})
 	}
-	return workers.NewExecTarget(workers.ExecConfig{Argv: t.Exec, Env: t.Env, Dir: t.Dir})
+	return target.NewExec(target.ExecConfig{Argv: t.Exec, Env: t.Env, Dir: t.Dir})
 }

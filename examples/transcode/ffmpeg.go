@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper/workers/target"
 )
 
 // ffmpegCommand transcodes one file, as cheaply as ffmpeg can: 160 pixels wide, encoders that every build has, one
@@ -25,7 +25,7 @@ func ffmpegTool() (tool, error) {
 	if err != nil {
 		return tool{}, err
 	}
-	handler, err := workers.NewExecTarget(workers.ExecConfig{Argv: ffmpegCommand})
+	handler, err := target.NewExec(target.ExecConfig{Argv: ffmpegCommand})
 	if err != nil {
 		return tool{}, err
 	}

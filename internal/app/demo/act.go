@@ -14,7 +14,7 @@ import (
 	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/shaper"
-	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper/workers/target"
 )
 
 // sender carries jobs to a downstream. send may return before they are there; stop waits for them.
@@ -128,7 +128,7 @@ type shapedSender struct {
 const name = "demo"
 
 func (s *shapedSender) start(url string) error {
-	target, err := workers.NewHTTPTarget(workers.HTTPConfig{URL: url})
+	handler, err := target.NewHTTP(target.HTTPConfig{URL: url})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *shapedSender) start(url string) error {
 	policy := shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 1000, MaxAttempts: 1}
 	s.queue, err = jobshaper.Open(s.rdb, name, jobshaper.Config{
 		Policy:  shaper.DownstreamPolicy{Defaults: policy, DepartureLog: 1000},
-		Handler: target, Grace: time.Second, Logger: s.log,
+		Handler: handler, Grace: time.Second, Logger: s.log,
 	})
 	if err != nil {
 		return err

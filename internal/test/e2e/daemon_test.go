@@ -25,6 +25,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
 	"github.com/jobshaper/jobshaper/workers"
+	"github.com/jobshaper/jobshaper/workers/target"
 )
 
 // role is what a process of ours does.
@@ -210,7 +211,7 @@ func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
 		which = func(job workers.Info) (int, error) { return job.Attempt, nil }
 	}
 	if r.Shell {
-		shell, err := workers.NewExecTarget(workers.ExecConfig{Argv: []string{"sh"}, KillDelay: 100 * time.Millisecond})
+		shell, err := target.NewExec(target.ExecConfig{Argv: []string{"sh"}, KillDelay: 100 * time.Millisecond})
 		if err != nil {
 			return nil, err
 		}
@@ -224,12 +225,12 @@ func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
 	if r.Target == "" {
 		return recorded(rec, which, act), nil
 	}
-	target, err := workers.NewHTTPTarget(workers.HTTPConfig{URL: r.Target})
+	handler, err := target.NewHTTP(target.HTTPConfig{URL: r.Target})
 	if err != nil {
 		return nil, err
 	}
 	return recorded(rec, which, func(ctx context.Context, task *asynq.Task, nth int) error {
-		return errors.Join(target.ProcessTask(ctx, task), act(ctx, task, nth))
+		return errors.Join(handler.ProcessTask(ctx, task), act(ctx, task, nth))
 	}), nil
 }
 

@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"bytes"
@@ -20,6 +20,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // HTTPConfig says where an HTTP target sends its jobs.
@@ -39,7 +40,7 @@ const (
 	maxSnippet = 300      // how much of it an error text repeats
 )
 
-// httpTarget is the handler behind NewHTTPTarget.
+// httpTarget is the handler behind NewHTTP.
 type httpTarget struct {
 	client *http.Client
 	url    *url.URL
@@ -48,19 +49,19 @@ type httpTarget struct {
 	now    func() time.Time
 }
 
-// NewHTTPTarget returns a handler that posts each job's payload to cfg.URL, or a *shaper.FieldError.
+// NewHTTP returns a handler that posts each job's payload to cfg.URL, or a *shaper.FieldError.
 //
 // A request carries Shaper-Job-Id, Shaper-Tenant, Shaper-Type, Shaper-Attempt, Shaper-Slot (µs since the
 // epoch) and a Content-Type: application/json where the payload is JSON, else application/octet-stream.
 //
 // The status decides: 2xx is success, and the start of the body becomes the job's result. 429 and 503 with
-// a Retry-After are a *ThrottledError, for as long as it says in seconds (1.5 too) or by an HTTP date, within 1s and 24h,
+// a Retry-After are a *workers.ThrottledError, for as long as it says in seconds (1.5 too) or by an HTTP date, within 1s and 24h,
 // and for 1s where it cannot be read. 408, 425, 429 and 5xx are errors to be retried, as is a failure to
 // reach the server. Anything else wraps asynq.SkipRetry: redirects, which are never followed, and other 4xx.
 //
 // The job's context is the only time limit. Proxies named in the environment are ignored. One job is one
 // request: nothing that the server may have seen is sent twice.
-func NewHTTPTarget(cfg HTTPConfig) (asynq.Handler, error) {
+func NewHTTP(cfg HTTPConfig) (asynq.Handler, error) {
 	u, err := parseTargetURL(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func newTargetClient() *http.Client {
 
 // ProcessTask posts the payload of task.
 func (t *httpTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
-	info, ok := JobFrom(ctx)
+	info, ok := workers.JobFrom(ctx)
 	if !ok {
 		return errNoJob
 	}
@@ -118,15 +119,15 @@ func (t *httpTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	if snippet := cutHead(oneLine(body), maxSnippet); snippet != "" {
 		text += ": " + snippet
 	}
-	err = httpVerdict(resp.StatusCode, resp.Header, t.now(), text)
+	err = responseError(resp.StatusCode, resp.Header, t.now(), text)
 	if err == nil && len(body) > 0 {
-		SetResult(ctx, body)
+		workers.SetResult(ctx, body)
 	}
 	return err
 }
 
 // request builds the POST of one job. The URL was parsed once; here only headers are copied.
-func (t *httpTarget) request(ctx context.Context, info Info, payload []byte) *http.Request {
+func (t *httpTarget) request(ctx context.Context, info workers.Info, payload []byte) *http.Request {
 	h := t.header.Clone()
 	h["Shaper-Job-Id"] = []string{info.ID}
 	h["Shaper-Tenant"] = []string{info.Tenant}

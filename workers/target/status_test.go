@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"io"
@@ -11,7 +11,7 @@ import (
 )
 
 // What a status means, and with it what the pool will do.
-func TestHTTPTargetStatus(t *testing.T) {
+func TestHTTPStatus(t *testing.T) {
 	for _, tc := range []struct {
 		status     int
 		retryAfter string
@@ -42,7 +42,7 @@ func TestHTTPTargetStatus(t *testing.T) {
 		target.client.CloseIdleConnections()
 		srv.Close()
 
-		got := verdictOf(t, err, 7*time.Second)
+		got := meaningOf(t, err, 7*time.Second)
 		if got != tc.want {
 			t.Errorf("%d with Retry-After %q: %s (%v), want %s", tc.status, tc.retryAfter, got, err, tc.want)
 		}
@@ -52,7 +52,7 @@ func TestHTTPTargetStatus(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetRetryAfter(t *testing.T) {
+func TestHTTPRetryAfter(t *testing.T) {
 	now := time.Date(2024, 11, 30, 7, 0, 0, 500_000_000, time.UTC)
 	for _, tc := range []struct {
 		value, date string

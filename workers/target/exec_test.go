@@ -1,6 +1,6 @@
 //go:build unix
 
-package workers
+package target
 
 import (
 	"bytes"
@@ -18,12 +18,13 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 func newExecTest(t *testing.T, cfg ExecConfig) asynq.Handler {
 	t.Helper()
 	noLeaks(t)
-	h, err := NewExecTarget(cfg)
+	h, err := NewExec(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func sh(script string, args ...string) []string {
 	return append([]string{"/bin/sh", "-c", script, "sh"}, args...)
 }
 
-func TestExecTargetExitStatus(t *testing.T) {
+func TestExecExitStatus(t *testing.T) {
 	for _, tc := range []struct{ script, want, text string }{
 		{"exit 0", ok, ""},
 		{"exit 1", failed, "sh: exit status 1"},
@@ -51,7 +52,7 @@ func TestExecTargetExitStatus(t *testing.T) {
 		t.Run(tc.script, func(t *testing.T) {
 			h := newExecTest(t, ExecConfig{Argv: sh(tc.script)})
 			err := h.ProcessTask(testContext(t), asynq.NewTask("x", nil))
-			got := verdictOf(t, err, time.Second)
+			got := meaningOf(t, err, time.Second)
 			if got != tc.want || (err != nil && !strings.Contains(err.Error(), tc.text)) {
 				t.Errorf("%s, %v; want %s, %s", got, err, tc.want, tc.text)
 			}
@@ -59,20 +60,20 @@ func TestExecTargetExitStatus(t *testing.T) {
 	}
 }
 
-func TestExecTargetInputAndResult(t *testing.T) {
+func TestExecInputAndResult(t *testing.T) {
 	h := newExecTest(t, ExecConfig{Argv: []string{"cat"}})
 	payload := bytes.Repeat([]byte("0123456789abcde\n"), 60<<10/16)
 	ctx := testContext(t)
 	if err := h.ProcessTask(ctx, asynq.NewTask("x", payload)); err != nil {
 		t.Fatal(err)
 	}
-	if got := resultOf(ctx); !bytes.Equal(got, payload[:MaxResult]) {
+	if got := workers.ResultFrom(ctx); !bytes.Equal(got, payload[:workers.MaxResult]) {
 		t.Errorf("result of %d bytes", len(got))
 	}
 }
 
 // A command need not read its stdin, even where the payload is more than a pipe holds.
-func TestExecTargetStdinUnread(t *testing.T) {
+func TestExecStdinUnread(t *testing.T) {
 	for _, size := range []int{60 << 10, 1 << 20} {
 		h := newExecTest(t, ExecConfig{Argv: []string{"true"}})
 		if err := h.ProcessTask(testContext(t), asynq.NewTask("x", make([]byte, size))); err != nil {
@@ -81,7 +82,7 @@ func TestExecTargetStdinUnread(t *testing.T) {
 	}
 }
 
-func TestExecTargetNoShell(t *testing.T) {
+func TestExecNoShell(t *testing.T) {
 	dir := t.TempDir()
 	h := newExecTest(t, ExecConfig{
 		Argv: []string{"printf", `%s\0`, "{v}", "--opt={v}", "$HOME", "*", "{job.id}"}, Dir: dir,
@@ -96,7 +97,7 @@ func TestExecTargetNoShell(t *testing.T) {
 			t.Errorf("%q: %v", value, err)
 			continue
 		}
-		got := strings.Split(strings.TrimSuffix(string(resultOf(ctx)), "\x00"), "\x00")
+		got := strings.Split(strings.TrimSuffix(string(workers.ResultFrom(ctx)), "\x00"), "\x00")
 		if want := []string{value, "--opt=" + value, "$HOME", "*", "j-1"}; !slices.Equal(got, want) {
 			t.Errorf("arguments %q, want %q", got, want)
 		}
@@ -106,8 +107,8 @@ func TestExecTargetNoShell(t *testing.T) {
 	} {
 		ctx := testContext(t)
 		err := h.ProcessTask(ctx, asynq.NewTask("x", []byte(payload)))
-		if !errors.Is(err, asynq.SkipRetry) || resultOf(ctx) != nil {
-			t.Errorf("%s: got %v, result %q", payload, err, resultOf(ctx))
+		if !errors.Is(err, asynq.SkipRetry) || workers.ResultFrom(ctx) != nil {
+			t.Errorf("%s: got %v, result %q", payload, err, workers.ResultFrom(ctx))
 		}
 	}
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
@@ -115,7 +116,7 @@ func TestExecTargetNoShell(t *testing.T) {
 	}
 }
 
-func TestExecTargetArgumentTooLong(t *testing.T) {
+func TestExecArgumentTooLong(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("limits differ")
 	}
@@ -126,7 +127,7 @@ func TestExecTargetArgumentTooLong(t *testing.T) {
 	}
 }
 
-func TestExecTargetEnvironment(t *testing.T) {
+func TestExecEnvironment(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://:s3cret@127.0.0.1")
 	t.Setenv("SHAPER_REDIS", "redis://:s3cret@127.0.0.1")
 	t.Setenv("HOME", "/home/s3cret")
@@ -141,7 +142,7 @@ func TestExecTargetEnvironment(t *testing.T) {
 		if err := h.ProcessTask(ctx, asynq.NewTask("x", nil)); err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Split(strings.TrimSpace(string(resultOf(ctx))), "\n")
+		got := strings.Split(strings.TrimSpace(string(workers.ResultFrom(ctx))), "\n")
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
 			t.Errorf("environment %q, want %q", got, want)
@@ -149,16 +150,16 @@ func TestExecTargetEnvironment(t *testing.T) {
 	}
 }
 
-func TestExecTargetDir(t *testing.T) {
+func TestExecDir(t *testing.T) {
 	dir, _ := filepath.EvalSymlinks(t.TempDir())
 	h := newExecTest(t, ExecConfig{Argv: []string{"/bin/sh", "-c", "pwd -P"}, Dir: dir})
 	ctx := testContext(t)
-	if err := h.ProcessTask(ctx, asynq.NewTask("x", nil)); err != nil || strings.TrimSpace(string(resultOf(ctx))) != dir {
-		t.Errorf("ran in %q, %v; want %q", resultOf(ctx), err, dir)
+	if err := h.ProcessTask(ctx, asynq.NewTask("x", nil)); err != nil || strings.TrimSpace(string(workers.ResultFrom(ctx))) != dir {
+		t.Errorf("ran in %q, %v; want %q", workers.ResultFrom(ctx), err, dir)
 	}
 }
 
-func TestExecTargetHugeOutput(t *testing.T) {
+func TestExecHugeOutput(t *testing.T) {
 	const script = `head -c 10000000 /dev/zero | tr '\0' e >&2; head -c 10000000 /dev/zero | tr '\0' o; echo "last words" >&2; exit 1`
 	h := newExecTest(t, ExecConfig{Argv: sh(script)})
 	err := h.ProcessTask(testContext(t), asynq.NewTask("x", nil))
@@ -167,7 +168,7 @@ func TestExecTargetHugeOutput(t *testing.T) {
 	}
 }
 
-func TestExecTargetErrorTextIsClean(t *testing.T) {
+func TestExecErrorTextIsClean(t *testing.T) {
 	h := newExecTest(t, ExecConfig{Argv: sh(`printf '\377\376a\r\nlevel=INFO msg=forged\033[2J\0b' >&2; exit 1`)})
 	text := h.ProcessTask(testContext(t), asynq.NewTask("x", nil)).Error()
 	if want := "sh: exit status 1: \uFFFDa level=INFO msg=forged b"; text != want || !utf8.ValidString(text) {
@@ -176,7 +177,7 @@ func TestExecTargetErrorTextIsClean(t *testing.T) {
 }
 
 // A command that is away for a while, as in an upgrade, is worth another attempt.
-func TestExecTargetCommandVanished(t *testing.T) {
+func TestExecCommandVanished(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tool")
 	if err := os.Symlink("/bin/sh", path); err != nil {
 		t.Fatal(err)
@@ -189,14 +190,14 @@ func TestExecTargetCommandVanished(t *testing.T) {
 	}
 }
 
-func TestExecTargetWantsAJob(t *testing.T) {
+func TestExecWantsAJob(t *testing.T) {
 	h := newExecTest(t, ExecConfig{Argv: []string{"true"}})
 	if err := h.ProcessTask(t.Context(), asynq.NewTask("x", nil)); !errors.Is(err, errNoJob) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestExecTargetConfig(t *testing.T) {
+func TestExecConfig(t *testing.T) {
 	echo := []string{"echo"}
 	for _, tc := range []struct {
 		cfg   ExecConfig
@@ -222,7 +223,7 @@ func TestExecTargetConfig(t *testing.T) {
 		{ExecConfig{Argv: echo, ThrottleAfter: -1}, "target.throttle_after"},
 		{ExecConfig{Argv: echo, ThrottleAfter: 25 * time.Hour}, "target.throttle_after"},
 	} {
-		_, err := NewExecTarget(tc.cfg)
+		_, err := NewExec(tc.cfg)
 		var fe *shaper.FieldError
 		if !errors.As(err, &fe) || fe.Field != tc.field || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: got %v, want an error of %s", tc.cfg, err, tc.field)

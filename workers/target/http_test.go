@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"bytes"
@@ -16,22 +16,23 @@ import (
 	"github.com/hibiken/asynq"
 	"go.uber.org/goleak"
 
-	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
-var testInfo = Info{
+var testInfo = workers.Info{
 	ID: "j-1", Tenant: "acme", Downstream: "mail", Type: "mail:send", Attempt: 3,
 	Slot: time.UnixMicro(1_732_950_000_123_456),
 }
 
 // testContext returns a context as a Pool makes it for testInfo.
-func testContext(t *testing.T) context.Context { return WithJob(t.Context(), testInfo) }
+func testContext(t *testing.T) context.Context { return workers.WithJob(t.Context(), testInfo) }
 
 // noLeaks fails the test if it leaves a goroutine behind. Call it before anything else registers a cleanup.
 func noLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { redistest.VerifyNone(t, before) })
+	t.Cleanup(func() { testenv.NoLeaks(t, before) })
 }
 
 // serve starts a downstream and a target for it.
@@ -45,7 +46,7 @@ func serve(t *testing.T, h http.HandlerFunc) (*httpTarget, *httptest.Server) {
 
 func newHTTPTest(t *testing.T, cfg HTTPConfig) *httpTarget {
 	t.Helper()
-	h, err := NewHTTPTarget(cfg)
+	h, err := NewHTTP(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func newHTTPTest(t *testing.T, cfg HTTPConfig) *httpTarget {
 	return target
 }
 
-func TestHTTPTargetSendsTheJob(t *testing.T) {
+func TestHTTPSendsTheJob(t *testing.T) {
 	for _, tc := range []struct{ name, payload, contentType string }{
 		{"JSON", `{"to":"ann"}`, "application/json"},
 		{"text", `{"to":`, "application/octet-stream"},
@@ -87,14 +88,14 @@ func TestHTTPTargetSendsTheJob(t *testing.T) {
 					t.Errorf("%s = %q, want %q", name, v, want)
 				}
 			}
-			if r := resultOf(ctx); string(r) != "done" {
+			if r := workers.ResultFrom(ctx); string(r) != "done" {
 				t.Errorf("result %q", r)
 			}
 		})
 	}
 }
 
-func TestHTTPTargetExtraHeaders(t *testing.T) {
+func TestHTTPExtraHeaders(t *testing.T) {
 	var got http.Header
 	var host string
 	_, srv := serve(t, func(w http.ResponseWriter, r *http.Request) { got, host = r.Header, r.Host })
@@ -110,7 +111,7 @@ func TestHTTPTargetExtraHeaders(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetDoesNotFollowRedirects(t *testing.T) {
+func TestHTTPDoesNotFollowRedirects(t *testing.T) {
 	var visited atomic.Bool
 	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { visited.Store(true) }))
 	t.Cleanup(inner.Close)
@@ -125,14 +126,14 @@ func TestHTTPTargetDoesNotFollowRedirects(t *testing.T) {
 
 // The environment's proxy is read once a process and never used for loopback addresses, so a request
 // would not show whether it is obeyed; the transport's own setting does.
-func TestHTTPTargetIgnoresProxyOfEnvironment(t *testing.T) {
+func TestHTTPIgnoresProxyOfEnvironment(t *testing.T) {
 	target := newHTTPTest(t, HTTPConfig{URL: "http://example.com"})
 	if target.client.Transport.(*http.Transport).Proxy != nil {
 		t.Error("a proxy function is set")
 	}
 }
 
-func TestHTTPTargetReusesConnections(t *testing.T) {
+func TestHTTPReusesConnections(t *testing.T) {
 	peers := make(map[string]bool)
 	target, srv := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		peers[r.RemoteAddr] = true
@@ -148,7 +149,7 @@ func TestHTTPTargetReusesConnections(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetHugeBody(t *testing.T) {
+func TestHTTPHugeBody(t *testing.T) {
 	served := make(chan int, 1)
 	target, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		n, block := 0, bytes.Repeat([]byte("x"), 1<<20)
@@ -168,12 +169,12 @@ func TestHTTPTargetHugeBody(t *testing.T) {
 	if n := <-served; n >= 1<<30 {
 		t.Errorf("read all of %d bytes", n)
 	}
-	if n := len(resultOf(ctx)); n != MaxResult {
+	if n := len(workers.ResultFrom(ctx)); n != workers.MaxResult {
 		t.Errorf("kept %d bytes", n)
 	}
 }
 
-func TestHTTPTargetErrorTextIsClean(t *testing.T) {
+func TestHTTPErrorTextIsClean(t *testing.T) {
 	target, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(500)
 		io.WriteString(w, "bad\r\nlevel=INFO msg=forged\x1b[2J\x00\xff\xfe"+strings.Repeat("é", 5000))
@@ -188,7 +189,7 @@ func TestHTTPTargetErrorTextIsClean(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetEndsWithItsContext(t *testing.T) {
+func TestHTTPEndsWithItsContext(t *testing.T) {
 	for _, cause := range []error{shaper.ErrLeaseLost, shaper.ErrCancelled, context.DeadlineExceeded} {
 		reached := make(chan struct{})
 		target, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -205,7 +206,7 @@ func TestHTTPTargetEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetUnreachable(t *testing.T) {
+func TestHTTPUnreachable(t *testing.T) {
 	_, srv := serve(t, nil)
 	srv.Close()
 	target := newHTTPTest(t, HTTPConfig{URL: srv.URL + "/?token=s3cret"})
@@ -215,17 +216,17 @@ func TestHTTPTargetUnreachable(t *testing.T) {
 	}
 }
 
-func TestHTTPTargetWantsAJob(t *testing.T) {
+func TestHTTPWantsAJob(t *testing.T) {
 	target := newHTTPTest(t, HTTPConfig{URL: "http://127.0.0.1:1"})
 	if err := target.ProcessTask(t.Context(), asynq.NewTask("x", nil)); !errors.Is(err, errNoJob) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestHTTPTargetConfig(t *testing.T) {
+func TestHTTPConfig(t *testing.T) {
 	bad := func(cfg HTTPConfig, field string) {
 		t.Helper()
-		_, err := NewHTTPTarget(cfg)
+		_, err := NewHTTP(cfg)
 		var fe *shaper.FieldError
 		if !errors.As(err, &fe) || fe.Field != field {
 			t.Errorf("%+v: got %v, want an error of %s", cfg, err, field)
@@ -247,7 +248,7 @@ func TestHTTPTargetConfig(t *testing.T) {
 		bad(HTTPConfig{URL: "http://example.com", Headers: map[string]string{name: value}}, "target.headers")
 	}
 	for _, u := range []string{"http://example.com", "HTTPS://example.com/x?y=z", "http://[::1]:8080/", "http://ann:pw@example.com"} {
-		if _, err := NewHTTPTarget(HTTPConfig{URL: u}); err != nil {
+		if _, err := NewHTTP(HTTPConfig{URL: u}); err != nil {
 			t.Errorf("%s: %v", u, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // template is one argument of a command: literal text and placeholders in turn.
@@ -91,7 +92,7 @@ func (t template) fixed() bool {
 
 // expand returns the argument for one job; lookup finds a field of its payload. An argument that does
 // not start with text of the configuration must not turn out to be an option: only the operator gives those.
-func (t template) expand(info Info, lookup func(path []string) (string, error)) (string, error) {
+func (t template) expand(info workers.Info, lookup func(path []string) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t {
 		s := p.text
@@ -114,7 +115,7 @@ func (t template) expand(info Info, lookup func(path []string) (string, error)) 
 	return arg, nil
 }
 
-func jobField(info Info, name string) string {
+func jobField(info workers.Info, name string) string {
 	switch name {
 	case "id":
 		return info.ID
@@ -127,7 +128,7 @@ func jobField(info Info, name string) string {
 
 // expandAll returns the arguments for one job. The payload is parsed only if one of them asks for a
 // field. Errors name the field, never its value: payloads stay out of logs.
-func expandAll(ts []template, info Info, payload []byte) ([]string, error) {
+func expandAll(ts []template, info workers.Info, payload []byte) ([]string, error) {
 	var fields object
 	lookup := func(path []string) (string, error) {
 		if fields == nil {

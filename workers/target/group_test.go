@@ -1,6 +1,6 @@
 //go:build unix
 
-package workers
+package target
 
 import (
 	"context"
@@ -18,7 +18,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // lifeline is a pipe with a name. Processes that a script starts after "exec 3>$1" hold its write end, so
@@ -61,12 +63,12 @@ func eventually(t *testing.T, what string, event <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-event:
-	case <-time.After(patience):
-		t.Fatalf("%s: not after %v", what, patience)
+	case <-time.After(testenv.Patience):
+		t.Fatalf("%s: not after %v", what, testenv.Patience)
 	}
 }
 
-func TestExecTargetEndsTheWholeGroup(t *testing.T) {
+func TestExecEndsTheWholeGroup(t *testing.T) {
 	const hour = time.Hour
 	for _, tc := range []struct {
 		name, script string
@@ -96,19 +98,19 @@ func TestExecTargetEndsTheWholeGroup(t *testing.T) {
 }
 
 // A command that leaves children behind has ended all the same, and they end with it.
-func TestExecTargetKillsWhatIsLeft(t *testing.T) {
+func TestExecKillsWhatIsLeft(t *testing.T) {
 	life := newLifeline(t)
 	h := newExecTest(t, ExecConfig{Argv: sh(`exec 3>$1; (trap '' TERM HUP; sleep 1000; sleep 1000) & echo up >&3; echo out`, life.path)})
 	dead := life.watch(t, func(string) {})
 	ctx := testContext(t)
-	if err := h.ProcessTask(ctx, asynq.NewTask("x", nil)); err != nil || string(resultOf(ctx)) != "out\n" {
-		t.Errorf("got %v, result %q", err, resultOf(ctx))
+	if err := h.ProcessTask(ctx, asynq.NewTask("x", nil)); err != nil || string(workers.ResultFrom(ctx)) != "out\n" {
+		t.Errorf("got %v, result %q", err, workers.ResultFrom(ctx))
 	}
 	eventually(t, "everybody's death", dead)
 }
 
 // A process that leaves the group escapes, with the pipes of its parent, but the job does not wait for it.
-func TestExecTargetIsNotHeldByADaemon(t *testing.T) {
+func TestExecIsNotHeldByADaemon(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {
 		t.Skip(err)
@@ -124,8 +126,8 @@ func TestExecTargetIsNotHeldByADaemon(t *testing.T) {
 		os.WriteFile(life.path+"2", []byte("go\n"), 0) // the daemon has left the group: the leader may go
 	})
 	ctx := testContext(t)
-	if err := h.ProcessTask(ctx, asynq.NewTask("x", make([]byte, 1<<20))); err != nil || string(resultOf(ctx)) != "out\n" {
-		t.Errorf("got %v, result %q", err, resultOf(ctx))
+	if err := h.ProcessTask(ctx, asynq.NewTask("x", make([]byte, 1<<20))); err != nil || string(workers.ResultFrom(ctx)) != "out\n" {
+		t.Errorf("got %v, result %q", err, workers.ResultFrom(ctx))
 	}
 	select {
 	case <-dead:
@@ -136,7 +138,7 @@ func TestExecTargetIsNotHeldByADaemon(t *testing.T) {
 	}
 }
 
-func TestExecTargetStartsNothingTooLate(t *testing.T) {
+func TestExecStartsNothingTooLate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "made")
 	h := newExecTest(t, ExecConfig{Argv: []string{"touch", file}})
 	ctx, cancel := context.WithCancelCause(testContext(t))
@@ -150,7 +152,7 @@ func TestExecTargetStartsNothingTooLate(t *testing.T) {
 }
 
 // A worker that is killed takes its commands along.
-func TestExecTargetDiesWithTheWorker(t *testing.T) {
+func TestExecDiesWithTheWorker(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Pdeathsig")
 	}
@@ -160,7 +162,7 @@ func TestExecTargetDiesWithTheWorker(t *testing.T) {
 		t.Fatal(h.ProcessTask(testContext(t), asynq.NewTask("x", nil)))
 	}
 	life := newLifeline(t)
-	worker := exec.Command(os.Args[0], "-test.run=^TestExecTargetDiesWithTheWorker$")
+	worker := exec.Command(os.Args[0], "-test.run=^TestExecDiesWithTheWorker$")
 	worker.Env = append(os.Environ(), lifeVar+"="+life.path)
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)

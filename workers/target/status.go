@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"errors"
@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobshaper/jobshaper/workers"
 )
 
-// httpVerdict turns a response into what became of the job; text describes it for people.
-func httpVerdict(status int, h http.Header, now time.Time, text string) error {
+// responseError turns a response into what became of the job; text describes it for people.
+func responseError(status int, h http.Header, now time.Time, text string) error {
 	if status >= 200 && status < 300 {
 		return nil
 	}
@@ -19,7 +21,7 @@ func httpVerdict(status int, h http.Header, now time.Time, text string) error {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if after, ok := retryAfter(h, now); ok {
-			return Throttled(after, err)
+			return workers.Throttled(after, err)
 		}
 		return err
 	case http.StatusRequestTimeout, http.StatusTooEarly:
@@ -35,8 +37,8 @@ func httpVerdict(status int, h http.Header, now time.Time, text string) error {
 var secondsRE = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
 
 // retryAfter reads Retry-After, a number of seconds or an HTTP date in one of its three forms; ok is false where there is none.
-// It is at least a second, for "0" and a time that has passed still ask to slow down, and at most maxThrottle. What is neither
-// a number nor a date is taken for defaultThrottle. A date counts from the response's own Date where there is one, so
+// It is at least a second, for "0" and a time that has passed still ask to slow down, and at most workers.MaxThrottle. What is neither
+// a number nor a date counts as a second, too. A date counts from the response's own Date where there is one, so
 // that a clock set differently on the two sides does no harm, else from now.
 func retryAfter(h http.Header, now time.Time) (after time.Duration, ok bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
@@ -45,14 +47,12 @@ func retryAfter(h http.Header, now time.Time) (after time.Duration, ok bool) {
 		return 0, false
 	case secondsRE.MatchString(value):
 		seconds, _ := strconv.ParseFloat(value, 64) // one that is out of range is infinite
-		after = time.Duration(math.Round(min(max(seconds, 0), maxThrottle.Seconds()) * float64(time.Second)))
+		after = time.Duration(math.Round(min(max(seconds, 0), workers.MaxThrottle.Seconds()) * float64(time.Second)))
 	case err == nil:
 		if sent, err := http.ParseTime(h.Get("Date")); err == nil {
 			now = sent
 		}
 		after = at.Sub(now)
-	default:
-		after = defaultThrottle
 	}
-	return min(max(after, time.Second), maxThrottle), true
+	return min(max(after, time.Second), workers.MaxThrottle), true
 }

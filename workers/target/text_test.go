@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestExecTargetOneLine(t *testing.T) {
+func TestExecOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"":                                  "",
 		" a\r\n\tb\n":                       "a b",
@@ -26,7 +26,7 @@ func TestExecTargetOneLine(t *testing.T) {
 	}
 }
 
-func TestExecTargetCut(t *testing.T) {
+func TestExecCut(t *testing.T) {
 	for n, want := range map[int][2]string{
 		0: {"…", "…"}, 1: {"…", "…"}, 2: {"é…", "…ö"}, 3: {"é…", "…ö"}, 4: {"éö", "éö"},
 	} {
@@ -36,7 +36,7 @@ func TestExecTargetCut(t *testing.T) {
 	}
 }
 
-func TestExecTargetBuffers(t *testing.T) {
+func TestExecBuffers(t *testing.T) {
 	for _, size := range []int{1, 3, 7, 10, 1000} { // of each write
 		head, tail := &headBuffer{max: 10}, &tailBuffer{max: 10}
 		var all strings.Builder

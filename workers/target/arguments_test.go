@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-func TestExecTargetArguments(t *testing.T) {
+func TestExecArguments(t *testing.T) {
 	const payload = `{"in": "a b.mp4", "n": 12345678901234567890.50, "on": true, "empty": "", "opt": "-x", "neg": -1,
 		"sub": {"a": {"b-c": "deep"}}, "list": [1], "null": null, "nul": "a\u0000b", "job": "J", "payload": "P"}`
 	for _, tc := range []struct {
@@ -62,7 +62,7 @@ func TestExecTargetArguments(t *testing.T) {
 	}
 }
 
-func TestExecTargetPayloadMustBeAnObject(t *testing.T) {
+func TestExecPayloadMustBeAnObject(t *testing.T) {
 	asks, _ := parseTemplate("{in}")
 	fixed, _ := parseTemplate("{job.id}")
 	for _, payload := range []string{"", "text", `"in"`, "[1]", "null", "1", `{"in": 1`, `{"in": 1} {}`, "{\"in\": \"\xff\"}"} {
@@ -76,7 +76,7 @@ func TestExecTargetPayloadMustBeAnObject(t *testing.T) {
 }
 
 // A command is not told of a value that another reader of the same payload would not see.
-func TestExecTargetPayloadIsReadStrictly(t *testing.T) {
+func TestExecPayloadIsReadStrictly(t *testing.T) {
 	for _, tc := range []struct{ arg, payload, want, err string }{
 		{"{in}", `{"in":"a\ud83d"}`, "", `payload field "in": the escape \ud83d is half a character`},
 		{"{in}", `{"in":"\ud83d\ude00"}`, "😀", ""},
@@ -112,7 +112,7 @@ func TestExecTargetPayloadIsReadStrictly(t *testing.T) {
 	}
 }
 
-func TestExecTargetMisspeltPlaceholder(t *testing.T) {
+func TestExecMisspeltPlaceholder(t *testing.T) {
 	for _, arg := range []string{"{payload.}", "{payload.a b}", "{payload.a", "x{job.name}", "{job.id.x}", "{job.}", "{in}{payload.é}"} {
 		_, err := parseTemplate(arg)
 		var fe *shaper.FieldError
@@ -123,7 +123,7 @@ func TestExecTargetMisspeltPlaceholder(t *testing.T) {
 }
 
 // Whatever the payload, an argument stays one argument, and only the operator gives options.
-func FuzzExecTargetArguments(f *testing.F) {
+func FuzzExecArguments(f *testing.F) {
 	f.Add(`{"a": "; touch X"}`)
 	f.Add(`{"a": "--output=X"}`)
 	f.Add(`{"a": "\u0000", "b": {"c": "\n"}}`)

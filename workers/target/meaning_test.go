@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"errors"
@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // What a target's error means to the pool.
 const ok, failed, hopeless, throttled = "ok", "error", "hopeless", "throttled"
 
-// verdictOf returns what err means. Whoever is throttled is to wait for after, and only its tenant.
-func verdictOf(t *testing.T, err error, after time.Duration) string {
+// meaningOf returns what err means. Whoever is throttled is to wait for after, and only its tenant.
+func meaningOf(t *testing.T, err error, after time.Duration) string {
 	t.Helper()
-	var te *ThrottledError
+	var te *workers.ThrottledError
 	switch {
 	case err == nil:
 		return ok

@@ -1,4 +1,9 @@
-package workers
+// Package target has handlers for those who write none: NewExec runs a command for each job, NewHTTP
+// posts each job to a URL. A workers.Pool runs them, as it does any asynq.Handler.
+//
+// What a command or a server answers becomes what a handler returns: success with a result, an error to
+// be retried, one that wraps asynq.SkipRetry where no attempt can succeed, or a *workers.ThrottledError.
+package target
 
 import (
 	"bytes"
@@ -19,6 +24,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // ExecConfig says which command an exec target runs.
@@ -57,7 +63,7 @@ const (
 // maxStderr is how much of stderr an error text repeats; with what stands before it, 4 KiB are not exceeded.
 const maxStderr = 4<<10 - 512
 
-// execTarget is the handler behind NewExecTarget.
+// execTarget is the handler behind NewExec.
 type execTarget struct {
 	path          string // absolute
 	name          string // for messages
@@ -68,10 +74,10 @@ type execTarget struct {
 	throttleAfter time.Duration
 }
 
-// NewExecTarget returns a handler that runs a command for each job, or a *shaper.FieldError.
+// NewExec returns a handler that runs a command for each job, or a *shaper.FieldError.
 //
 // The payload is the command's stdin, which it need not read. The exit status decides: 0 is success,
-// and the start of stdout becomes the job's result. 75 is a *ThrottledError. 64 and 65 wrap
+// and the start of stdout becomes the job's result. 75 is a *workers.ThrottledError. 64 and 65 wrap
 // asynq.SkipRetry, as does a payload that does not fill the arguments. All else is an error to be retried,
 // with the end of stderr in its text.
 //
@@ -82,7 +88,7 @@ type execTarget struct {
 // cannot hold the job. On Linux the command, not its children, is also killed when the worker dies.
 //
 // Working directory, umask, resource limits and user are the worker's. Exec targets need Unix.
-func NewExecTarget(cfg ExecConfig) (asynq.Handler, error) {
+func NewExec(cfg ExecConfig) (asynq.Handler, error) {
 	if !execSupported {
 		return nil, fmt.Errorf("target.exec: %w on this system", errors.ErrUnsupported)
 	}
@@ -91,12 +97,12 @@ func NewExecTarget(cfg ExecConfig) (asynq.Handler, error) {
 		t.killDelay = 2 * time.Second
 	}
 	if t.throttleAfter == 0 {
-		t.throttleAfter = defaultThrottle
+		t.throttleAfter = time.Second
 	}
 	if t.killDelay < 0 {
 		return nil, &shaper.FieldError{Field: "target.kill_delay", Value: t.killDelay.String(), Want: "a positive duration"}
 	}
-	if t.throttleAfter < time.Millisecond || t.throttleAfter > maxThrottle {
+	if t.throttleAfter < time.Millisecond || t.throttleAfter > workers.MaxThrottle {
 		return nil, &shaper.FieldError{Field: "target.throttle_after", Value: t.throttleAfter.String(), Want: "1ms to 24h"}
 	}
 	if err := t.setArgv(cfg.Argv); err != nil {
@@ -172,7 +178,7 @@ func (t *execTarget) setEnv(declared map[string]string) error {
 }
 
 // jobEnv returns the environment of one job.
-func (t *execTarget) jobEnv(info Info) []string {
+func (t *execTarget) jobEnv(info workers.Info) []string {
 	env := t.env
 	for i, value := range []string{info.ID, info.Tenant, info.Downstream, info.Type, strconv.Itoa(info.Attempt), strconv.FormatInt(info.Slot.UnixMicro(), 10)} {
 		env = append(env, "SHAPER_JOB_"+jobEnvNames[i]+"="+value)
@@ -185,7 +191,7 @@ func (t *execTarget) jobEnv(info Info) []string {
 
 // ProcessTask runs the command for task.
 func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
-	info, ok := JobFrom(ctx)
+	info, ok := workers.JobFrom(ctx)
 	if !ok {
 		return errNoJob
 	}
@@ -193,7 +199,7 @@ func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	if err != nil {
 		return &hopelessError{cutHead(oneLine([]byte(t.name+": "+err.Error())), maxStderr)}
 	}
-	stdout, stderr := &headBuffer{max: MaxResult}, &tailBuffer{max: maxStderr}
+	stdout, stderr := &headBuffer{max: workers.MaxResult}, &tailBuffer{max: maxStderr}
 	cmd := &exec.Cmd{
 		Path: t.path, Args: args, Env: t.jobEnv(info), Dir: t.dir,
 		Stdin: bytes.NewReader(task.Payload()), Stdout: stdout, Stderr: stderr,
@@ -214,20 +220,20 @@ func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	if interrupted {
 		return fmt.Errorf("%s: %w (%v)%s", t.name, context.Cause(ctx), cmd.ProcessState, tail)
 	}
-	err = t.verdict(cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v%s", t.name, cmd.ProcessState, tail))
+	err = t.statusError(cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v%s", t.name, cmd.ProcessState, tail))
 	if err == nil && len(stdout.buf) > 0 {
-		SetResult(ctx, stdout.buf)
+		workers.SetResult(ctx, stdout.buf)
 	}
 	return err
 }
 
-// verdict turns an exit status, -1 for a signal, into what became of the job; text describes it for people.
-func (t *execTarget) verdict(status int, text string) error {
+// statusError turns an exit status, -1 for a signal, into what became of the job; text describes it for people.
+func (t *execTarget) statusError(status int, text string) error {
 	switch status {
 	case 0:
 		return nil
 	case exitTempFail:
-		return Throttled(t.throttleAfter, errors.New(text))
+		return workers.Throttled(t.throttleAfter, errors.New(text))
 	case exitUsage, exitDataErr:
 		return &hopelessError{text}
 	default:

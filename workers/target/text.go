@@ -1,4 +1,4 @@
-package workers
+package target
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 )
 
 // errNoJob refuses work that did not come through the gate: a target starts only what owns a slot.
-var errNoJob = errors.New("workers: a target runs only inside a Pool")
+var errNoJob = errors.New("a target runs only inside a workers.Pool")
 
 // hopelessError says that no attempt of the job can succeed. It wraps asynq.SkipRetry, whose own
 // text would tell a reader nothing.
