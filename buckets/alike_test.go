@@ -19,35 +19,35 @@ func TestScriptLikeGo(t *testing.T) {
 
 func alike(t *testing.T, rt *rapid.T, open1, open2 opener) {
 	ctx := context.Background()
-	spec := drawSpec(rt)
-	a, b := newFixture(t, open1, spec), newFixture(t, open2, spec)
+	params := drawParams(rt)
+	a, b := newFixture(t, open1, params), newFixture(t, open2, params)
 	at := t0
 	for i := range rapid.IntRange(1, 25).Draw(rt, "calls") {
-		scale := spec.scale()
+		scale := params.scale()
 		at += rapid.SampledFrom([]int64{0, 0, 1, scale / 3, scale, 3 * scale, -1, -scale, -70 * scale, -3_600_000_000, 300 * 86_400_000_000}).Draw(rt, "elapsed")
 		at = min(max(at, 0), MaxInstant)
-		n := rapid.SampledFrom([]int64{0, 1, 1, 2, 1 + spec.Limit/3, spec.Limit, spec.Limit + 1}).Draw(rt, "n")
+		n := rapid.SampledFrom([]int64{0, 1, 1, 2, 1 + params.Limit/3, params.Limit, params.Limit + 1}).Draw(rt, "n")
 		switch rapid.IntRange(0, 9).Draw(rt, "what") {
 		case 0: // other parameters, the same algorithm
-			other := drawSpec(rt)
-			if other.Algorithm = spec.Algorithm; spec.Window > 0 {
+			other := drawParams(rt)
+			if other.Algorithm = params.Algorithm; params.Window > 0 {
 				other.Window, other.Rate = micros(rapid.Int64Range(1, 10_000_000).Draw(rt, "new window")), Rate{}
 			} else {
 				other.Window, other.Rate = 0, Rate{rapid.Int64Range(1, 1000).Draw(rt, "new events"), time.Second}
 			}
-			spec = other
+			params = other
 			for _, f := range []*fixture{a, b} {
-				if err := f.l.Set(spec); err != nil {
+				if err := f.l.Set(params); err != nil {
 					rt.Fatal(err)
 				}
-				f.limit = spec.Limit
+				f.limit = params.Limit
 			}
 		case 1:
 			a.now, b.now = at, at
-			x, err1 := a.l.Check(ctx, a.key, min(n, spec.Limit))
-			y, err2 := b.l.Check(ctx, b.key, min(n, spec.Limit))
+			x, err1 := a.l.Check(ctx, a.key, min(n, params.Limit))
+			y, err2 := b.l.Check(ctx, b.key, min(n, params.Limit))
 			if x != y || err1 != nil || err2 != nil {
-				rt.Fatalf("%+v, call %d at %d: Check(%d) is %+v %v and %+v %v", spec, i, at, n, x, err1, y, err2)
+				rt.Fatalf("%+v, call %d at %d: Check(%d) is %+v %v and %+v %v", params, i, at, n, x, err1, y, err2)
 			}
 		case 2:
 			if rapid.Bool().Draw(rt, "reset") {
@@ -56,7 +56,7 @@ func alike(t *testing.T, rt *rapid.T, open1, open2 opener) {
 			}
 		default:
 			if x, y := a.ask(at, n), b.ask(at, n); x != y {
-				rt.Fatalf("%+v, call %d at %d: cost %d gives %+v and %+v", spec, i, at, n, x, y)
+				rt.Fatalf("%+v, call %d at %d: cost %d gives %+v and %+v", params, i, at, n, x, y)
 			}
 		}
 	}

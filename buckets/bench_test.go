@@ -14,17 +14,17 @@ import (
 func BenchmarkMemory(b *testing.B) {
 	ctx := context.Background()
 	for _, a := range Algorithms() {
-		spec := Spec{Algorithm: a, Limit: MaxLimit}
+		params := Params{Algorithm: a, Limit: MaxLimit}
 		switch a {
 		case TokenBucket, LeakyBucket:
-			spec.Rate = PerSecond(MaxEvents)
+			params.Rate = PerSecond(MaxEvents)
 		case SlidingLog:
-			spec.Limit, spec.Window = 1000, time.Millisecond
+			params.Limit, params.Window = 1000, time.Millisecond
 		default:
-			spec.Window = time.Minute
+			params.Window = time.Minute
 		}
 		open := func(b *testing.B) *Memory {
-			m, err := NewMemory(spec, MemoryConfig{})
+			m, err := NewMemory(params, MemoryConfig{})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func BenchmarkCallsWhileSwept(b *testing.B) {
 				b.StopTimer()
 				var now atomic.Int64
 				now.Store(t0)
-				m, err := NewMemory(Spec{Algorithm: TokenBucket, Limit: MaxLimit, Rate: PerSecond(MaxLimit)}, MemoryConfig{Clock: now.Load, MaxKeys: 2_000_000})
+				m, err := NewMemory(Params{Algorithm: TokenBucket, Limit: MaxLimit, Rate: PerSecond(MaxLimit)}, MemoryConfig{Clock: now.Load, MaxKeys: 2_000_000})
 				if err != nil {
 					b.Fatal(err)
 				}

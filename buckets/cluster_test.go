@@ -18,15 +18,15 @@ func TestCluster(t *testing.T) {
 	t.Run("vectors", func(t *testing.T) { suiteVectors(t, openOn(client)) })
 	t.Run("textbook", func(t *testing.T) { suiteTextbook(t, openOn(client)) })
 	var tagged []Request
-	for _, spec := range slow() {
-		spread, err := NewRedis(client, spec, RedisConfig{})
+	for _, params := range slow() {
+		spread, err := NewRedis(client, params, RedisConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if spread.combiner != nil {
-			t.Errorf("%s: keys of different slots share a script", spec.Algorithm)
+			t.Errorf("%s: keys of different slots share a script", params.Algorithm)
 		}
-		together, err := NewRedis(client, spec, RedisConfig{Tag: "downstream"})
+		together, err := NewRedis(client, params, RedisConfig{Tag: "downstream"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestCluster(t *testing.T) {
 				for _, l := range []*Redis{spread, together} {
 					d, err := l.Allow(ctx, key)
 					if err != nil || d.Allowed != (want >= 0) || d.Remaining != max(0, want) {
-						t.Fatalf("%s, %s: %+v, %v; want %d left", spec.Algorithm, l.Key(key), d, err, want)
+						t.Fatalf("%s, %s: %+v, %v; want %d left", params.Algorithm, l.Key(key), d, err, want)
 					}
 				}
 			}

@@ -22,9 +22,9 @@ func (c *combiner) busy() int {
 // one broken key fails alone.
 func TestCombinedCalls(t *testing.T) {
 	for name, client := range map[string]*redis.Client{"redis": redistest.Start(t).Client(), "miniredis": redistest.Mini(t)} {
-		for _, spec := range slow() {
+		for _, params := range slow() {
 			ctx := context.Background()
-			l := onServerTime(t, client, spec)
+			l := onServerTime(t, client, params)
 			p := l.plan.Load()
 			client.SAdd(ctx, l.Key("broken"), "not ours")
 			var batch []*waiter
@@ -52,19 +52,19 @@ func TestCombinedCalls(t *testing.T) {
 				reply, err := batch[i].answer()
 				if c.key == "broken" {
 					if !errors.Is(err, ErrStore) {
-						t.Errorf("%s, %s: the broken key: %v, %v", name, spec.Algorithm, reply, err)
+						t.Errorf("%s, %s: the broken key: %v, %v", name, params.Algorithm, reply, err)
 					}
 					continue
 				}
 				if err != nil {
-					t.Fatalf("%s, %s, call %d: %v", name, spec.Algorithm, i, err)
+					t.Fatalf("%s, %s, call %d: %v", name, params.Algorithm, i, err)
 				}
 				if d, _ := p.finish(reply, c.n); d.Allowed != c.ok || d.Remaining != c.remaining {
-					t.Errorf("%s, %s, call %d: %+v, want %v with %d left", name, spec.Algorithm, i, d, c.ok, c.remaining)
+					t.Errorf("%s, %s, call %d: %+v, want %v with %d left", name, params.Algorithm, i, d, c.ok, c.remaining)
 				}
 			}
 			if n := l.combiner.busy(); n != 0 {
-				t.Errorf("%s, %s: %d calls are still counted", name, spec.Algorithm, n)
+				t.Errorf("%s, %s: %d calls are still counted", name, params.Algorithm, n)
 			}
 		}
 	}

@@ -15,7 +15,7 @@
 //
 // LeakyQueue makes what arrives wait for its turn, and Timeline is the sequence of
 // turns. The five others admit or refuse: FixedWindow, SlidingLog, SlidingCounter,
-// TokenBucket and LeakyBucket (as a meter), each described by a Spec. Each exists
+// TokenBucket and LeakyBucket (as a meter), each described by its Params. Each exists
 //
 //   - as a function of state, instant and cost: WindowState, LogState, CounterState and
 //     BucketState, with their method Take;

@@ -29,7 +29,7 @@ func (r Rate) span(n int64) (span, bool) {
 	if n < 0 {
 		return span{}, false
 	}
-	hi, lo := bits.Mul64(uint64(n), uint64(r.PeriodMicros()))
+	hi, lo := bits.Mul64(uint64(n), uint64(r.periodMicros()))
 	if hi >= uint64(r.Events) {
 		return span{}, false // the quotient alone needs more than 64 bits
 	}
@@ -80,8 +80,5 @@ func (a span) count(events, period int64) int64 {
 // clampInstant brings an instant into the range that the arithmetic is exact for.
 func clampInstant(now int64) int64 { return min(max(now, 0), MaxInstant) }
 
-// Micros converts an instant to what the algorithms count in: whole µs since the epoch.
-func Micros(t time.Time) int64 { return t.UnixMicro() }
-
-// micros converts a result back; every span fits, as MaxSpan is far below 292 years.
+// micros converts whole µs, what the algorithms count in, back; every span fits, as MaxSpan is far below 292 years.
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

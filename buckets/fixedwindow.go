@@ -10,10 +10,10 @@ type WindowState struct {
 }
 
 // Take asks for n at the instant now (µs since the epoch) and counts it when it passes.
-// It is a function of its arguments and the state alone; the spec may change from call
+// It is a function of its arguments and the state alone; the parameters may change from call
 // to call. Errors are those of a Limiter.
-func (s *WindowState) Take(spec Spec, now, n int64) (Decision, error) {
-	return takeOne(spec, []Algorithm{FixedWindow}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
+func (s *WindowState) Take(params Params, now, n int64) (Decision, error) {
+	return takeOne(params, []Algorithm{FixedWindow}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
 }
 
 func (s *WindowState) take(p *plan, now, n int64) answer {

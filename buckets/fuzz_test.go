@@ -16,12 +16,12 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b, c, d, n int64, length uint8, text bool) {
 		n = max(n, 0) // of ours
-		for _, spec := range []Spec{
+		for _, params := range []Params{
 			{Algorithm: FixedWindow, Limit: 5, Window: time.Minute}, {Algorithm: SlidingLog, Limit: 5, Window: time.Minute},
 			{Algorithm: SlidingCounter, Limit: 5, Window: time.Minute}, {Algorithm: TokenBucket, Limit: 5, Rate: PerSecond(7)},
 			{Algorithm: LeakyBucket, Limit: 5, Rate: PerSecond(7)},
 		} {
-			l, err := NewInScript(spec)
+			l, err := NewInScript(params)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -31,10 +31,10 @@ func FuzzDecode(f *testing.F) {
 			}
 			got, err := l.Decode(row, n)
 			if err != nil && !errors.Is(err, ErrStore) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrCost) {
-				t.Errorf("%s: %v of %v", spec.Algorithm, err, row)
+				t.Errorf("%s: %v of %v", params.Algorithm, err, row)
 			}
 			if err == nil && (got.Remaining < 0 || got.Remaining > 5 || got.RetryAfter < 0 || got.ResetAfter < 0) {
-				t.Errorf("%s: %v for %d reads as %+v", spec.Algorithm, row, n, got)
+				t.Errorf("%s: %v for %d reads as %+v", params.Algorithm, row, n, got)
 			}
 		}
 	})

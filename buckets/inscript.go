@@ -9,9 +9,9 @@ type InScript struct {
 
 // NewInScript returns a limit for scripts that go by the time of the Redis server, or an
 // error that names the bad field.
-func NewInScript(spec Spec) (InScript, error) {
-	p, err := newPlan(spec, storeClock)
-	return InScript{plan: p, name: luaName(spec.Algorithm)}, err
+func NewInScript(params Params) (InScript, error) {
+	p, err := newPlan(params, storeClock)
+	return InScript{plan: p, name: luaName(params.Algorithm)}, err
 }
 
 // Args returns what the script needs to ask for n: the name of the algorithm's function,

@@ -18,18 +18,18 @@ var ErrParameter = errors.New("invalid parameter")
 type LeakyQueue struct {
 	Depth int64
 	Rate  Rate
-	Grace time.Duration // see Terms; 0 is the textbook's queue
+	Grace time.Duration // see Terms; at most 24h, 0 is the textbook's queue
 }
 
 // QueueDecision is the answer to one offered job.
 type QueueDecision struct {
 	Allowed    bool
-	Wait       time.Duration // until the job leaves, rounded up to the µs; 0 when refused, or at once
+	LeavesIn   time.Duration // until the job leaves, rounded up to the µs; 0 when refused, or at once
 	RetryAfter time.Duration // the least wait after which it would be accepted; 0 when accepted
 }
 
-// MaxGrace bounds a Grace: more would let a whole day's idle time be made up.
-const MaxGrace = 24 * time.Hour
+// maxGrace bounds a Grace: more would let a whole day's idle time be made up.
+const maxGrace = 24 * time.Hour
 
 // Validate returns nil when the queue can be computed exactly; otherwise an error that
 // wraps ErrParameter or ErrRate, and says what would be right.
@@ -40,8 +40,8 @@ func (q LeakyQueue) Validate() error {
 	if q.Depth < 1 {
 		return fmt.Errorf("%w: depth %d: want at least 1", ErrParameter, q.Depth)
 	}
-	if q.Grace < 0 || q.Grace > MaxGrace || q.Grace%time.Microsecond != 0 {
-		return fmt.Errorf("%w: grace %v: want whole microseconds, 0 to %v", ErrParameter, q.Grace, MaxGrace)
+	if q.Grace < 0 || q.Grace > maxGrace || q.Grace%time.Microsecond != 0 {
+		return fmt.Errorf("%w: grace %v: want whole microseconds, 0 to %v", ErrParameter, q.Grace, maxGrace)
 	}
 	if _, ok := q.Rate.span(q.Depth); !ok {
 		return fmt.Errorf("%w: depth %d at %v takes longer than %v to leave: want a smaller depth or a faster rate",
@@ -65,7 +65,7 @@ func (q LeakyQueue) Offer(t Timeline, now int64) (Timeline, QueueDecision) {
 		}
 		return t, QueueDecision{RetryAfter: micros(wait.sub(most, q.Rate.Events).ceil())}
 	}
-	return t.Grant(q.Rate, at.ceil(), now, terms), QueueDecision{Allowed: true, Wait: micros(wait.ceil())}
+	return t.Grant(q.Rate, at.ceil(), now, terms), QueueDecision{Allowed: true, LeavesIn: micros(wait.ceil())}
 }
 
 // Level returns how many departures are still to come at now, counting one that left
@@ -75,7 +75,7 @@ func (q LeakyQueue) Level(t Timeline, now int64) int64 {
 	terms := Terms{Grace: q.Grace}
 	at := t.at(q.Rate, now, terms).earliest(now, terms)
 	wait := at.since(now, q.Rate)
-	n := wait.count(q.Rate.Events, q.Rate.PeriodMicros())
+	n := wait.count(q.Rate.Events, q.Rate.periodMicros())
 	if whole, ok := q.Rate.span(n); ok && whole.less(wait) {
 		n++ // a place is free again only when its interval is over
 	}

@@ -60,7 +60,7 @@ func TestLeakyQueueVectors(t *testing.T) {
 				}
 				q, offer := LeakyQueue{v.Params.Depth, v.rate(), micros(v.Params.Grace)}, fresh(t)
 				for i, row := range v.Rows {
-					if d := offer(q, row.T); d.Allowed != row.OK || d.Wait != micros(row.Wait) || d.RetryAfter != micros(row.Retry) {
+					if d := offer(q, row.T); d.Allowed != row.OK || d.LeavesIn != micros(row.Wait) || d.RetryAfter != micros(row.Retry) {
 						t.Errorf("%s, row %d: got %+v, want %+v", v.Name, i, d, row)
 						break
 					}
@@ -80,7 +80,7 @@ func TestLeakyQueueLikeLimitReq(t *testing.T) {
 	for i, want := range []time.Duration{0, 100, 200, 300, 400, 500, -1, -1} {
 		var d QueueDecision
 		tl, d = q.Offer(tl, t0)
-		if d.Allowed != (want >= 0) || (d.Allowed && d.Wait != want*time.Millisecond) {
+		if d.Allowed != (want >= 0) || (d.Allowed && d.LeavesIn != want*time.Millisecond) {
 			t.Errorf("request %d: %+v, want a delay of %d ms (-1: refused)", i, d, want)
 		}
 		if !d.Allowed && d.RetryAfter != 100*time.Millisecond {
@@ -102,8 +102,8 @@ func TestLeakyQueueValidate(t *testing.T) {
 		{LeakyQueue{Depth: 1000, Rate: Rate{1, MaxPeriod}}, ErrParameter}, // a thousand years
 		{LeakyQueue{Depth: math.MaxInt64, Rate: Rate{1, MaxPeriod}}, ErrParameter},
 		{LeakyQueue{Depth: 1, Rate: Rate{}}, ErrRate},
-		{LeakyQueue{Depth: 1, Rate: PerSecond(1), Grace: MaxGrace}, nil},
-		{LeakyQueue{Depth: 1, Rate: PerSecond(1), Grace: MaxGrace + time.Microsecond}, ErrParameter},
+		{LeakyQueue{Depth: 1, Rate: PerSecond(1), Grace: maxGrace}, nil},
+		{LeakyQueue{Depth: 1, Rate: PerSecond(1), Grace: maxGrace + time.Microsecond}, ErrParameter},
 		{LeakyQueue{Depth: 1, Rate: PerSecond(1), Grace: -time.Microsecond}, ErrParameter},
 		{LeakyQueue{Depth: 1, Rate: PerSecond(1), Grace: time.Nanosecond}, ErrParameter},
 	} {
@@ -133,7 +133,7 @@ func TestLeakyQueueProperties(t *testing.T) {
 				t.Fatalf("%d of %d places taken, and Offer says %+v", level, q.Depth, d)
 			}
 			if d.Allowed {
-				leave = append(leave, now+d.Wait.Microseconds())
+				leave = append(leave, now+d.LeavesIn.Microseconds())
 				if int64(len(leave)) > q.Depth {
 					t.Fatalf("%d wait in a queue of %d", len(leave), q.Depth)
 				}

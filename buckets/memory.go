@@ -59,7 +59,7 @@ type Memory struct {
 var _ Limiter = (*Memory)(nil)
 
 // NewMemory returns an empty limiter, or an error that names the bad field.
-func NewMemory(spec Spec, cfg MemoryConfig) (*Memory, error) {
+func NewMemory(params Params, cfg MemoryConfig) (*Memory, error) {
 	if cfg.MaxKeys < 0 || int64(cfg.MaxKeys) > 1<<31 {
 		return nil, fmt.Errorf("%w: MaxKeys %d: want 1 to %d, or 0 for the default", ErrParameter, cfg.MaxKeys, int64(1<<31))
 	}
@@ -74,7 +74,7 @@ func NewMemory(spec Spec, cfg MemoryConfig) (*Memory, error) {
 	}
 	m := &Memory{seed: maphash.MakeSeed(), clock: cfg.Clock, start: time.Now()}
 	m.epoch = m.start.UnixMicro()
-	p, err := newPlan(spec, m.kind())
+	p, err := newPlan(params, m.kind())
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func NewMemory(spec Spec, cfg MemoryConfig) (*Memory, error) {
 	if cfg.Clock != nil {
 		added = nil // a timer would ask the caller's clock when the caller does not expect it
 	}
-	m.store = openStore(spec.Algorithm, cfg, added)
+	m.store = openStore(params.Algorithm, cfg, added)
 	return m, nil
 }
 
@@ -119,26 +119,26 @@ func (m *Memory) now() int64 {
 	return m.epoch + time.Since(m.start).Microseconds() // monotonic, and cheaper than time.Now
 }
 
-// Spec returns the parameters in force.
-func (m *Memory) Spec() Spec { return m.plan.Load().spec }
+// Params returns the parameters in force.
+func (m *Memory) Params() Params { return m.plan.Load().params }
 
 // Set changes the parameters; the next call of every key follows them, and what keys
 // have used stays used. The algorithm cannot change.
-func (m *Memory) Set(spec Spec) error {
-	p, err := newPlan(spec, m.kind())
+func (m *Memory) Set(params Params) error {
+	p, err := newPlan(params, m.kind())
 	if err != nil {
 		return err
 	}
 	m.setMu.Lock()
 	defer m.setMu.Unlock()
-	if err := sameAlgorithm(m.plan.Load().spec, spec); err != nil {
+	if err := sameAlgorithm(m.plan.Load().params, params); err != nil {
 		return err
 	}
 	m.plan.Store(p)
 	return nil
 }
 
-func sameAlgorithm(have, want Spec) error {
+func sameAlgorithm(have, want Params) error {
 	if have.Algorithm != want.Algorithm {
 		return fmt.Errorf("%w: algorithm %q: want %q, a limiter keeps its algorithm", ErrParameter, want.Algorithm, have.Algorithm)
 	}

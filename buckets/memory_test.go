@@ -15,9 +15,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-func openMemory(t testing.TB, spec Spec, clock func() int64) settable {
+func openMemory(t testing.TB, params Params, clock func() int64) settable {
 	t.Helper()
-	m, err := NewMemory(spec, MemoryConfig{Clock: clock})
+	m, err := NewMemory(params, MemoryConfig{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,35 +28,35 @@ func TestMemory(t *testing.T) { runSuite(t, openMemory) }
 
 // The pure functions are what the suite tests through Memory; here is their own door.
 func TestTakeIsPure(t *testing.T) {
-	spec := Spec{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
+	params := Params{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
 	var s BucketState
 	for range 3 {
-		if d, err := s.Take(spec, t0, 1); err != nil || !d.Allowed {
+		if d, err := s.Take(params, t0, 1); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 	}
 	before := s
-	d, err := s.Take(spec, t0, 1)
+	d, err := s.Take(params, t0, 1)
 	if err != nil || d != (Decision{Limit: 3, RetryAfter: time.Second, ResetAfter: 3 * time.Second}) || s != before {
 		t.Errorf("a fourth: %+v, %v; the state %+v became %+v", d, err, before, s)
 	}
-	if _, err := s.Take(spec, t0, -1); !errors.Is(err, ErrCost) || s != before {
+	if _, err := s.Take(params, t0, -1); !errors.Is(err, ErrCost) || s != before {
 		t.Errorf("cost -1: %v", err)
 	}
-	if d, err := s.Take(spec, t0, 4); !errors.Is(err, ErrTooLarge) || d.RetryAfter != Never || s != before {
+	if d, err := s.Take(params, t0, 4); !errors.Is(err, ErrTooLarge) || d.RetryAfter != Never || s != before {
 		t.Errorf("cost 4 of 3: %+v, %v", d, err)
 	}
-	spec.Algorithm = FixedWindow
-	if _, err := s.Take(spec, t0, 1); !errors.Is(err, ErrParameter) {
-		t.Errorf("a spec of another algorithm: %v", err)
+	params.Algorithm = FixedWindow
+	if _, err := s.Take(params, t0, 1); !errors.Is(err, ErrParameter) {
+		t.Errorf("a params of another algorithm: %v", err)
 	}
 	var w WindowState
 	var l LogState
 	var c CounterState
-	for a, take := range map[Algorithm]func(Spec, int64, int64) (Decision, error){FixedWindow: w.Take, SlidingLog: l.Take, SlidingCounter: c.Take} {
-		spec := Spec{Algorithm: a, Limit: 1, Window: time.Minute}
-		first, err1 := take(spec, t0, 1)
-		second, err2 := take(spec, t0, 1)
+	for a, take := range map[Algorithm]func(Params, int64, int64) (Decision, error){FixedWindow: w.Take, SlidingLog: l.Take, SlidingCounter: c.Take} {
+		params := Params{Algorithm: a, Limit: 1, Window: time.Minute}
+		first, err1 := take(params, t0, 1)
+		second, err2 := take(params, t0, 1)
 		if err1 != nil || err2 != nil || !first.Allowed || second.Allowed {
 			t.Errorf("%s: %+v %v, then %+v %v", a, first, err1, second, err2)
 		}
@@ -64,38 +64,38 @@ func TestTakeIsPure(t *testing.T) {
 }
 
 func TestNewMemoryRefuses(t *testing.T) {
-	spec := Spec{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
+	params := Params{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
 	for _, cfg := range []MemoryConfig{{MaxKeys: -1}, {MaxBytes: -1}, {MaxKeys: 1<<31 + 1}} {
-		if _, err := NewMemory(spec, cfg); !errors.Is(err, ErrParameter) {
+		if _, err := NewMemory(params, cfg); !errors.Is(err, ErrParameter) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
-	if _, err := NewMemory(Spec{}, MemoryConfig{}); !errors.Is(err, ErrParameter) {
-		t.Errorf("the zero Spec: %v", err)
+	if _, err := NewMemory(Params{}, MemoryConfig{}); !errors.Is(err, ErrParameter) {
+		t.Errorf("the zero Params: %v", err)
 	}
 }
 
 func TestMemoryBounds(t *testing.T) {
 	ctx := context.Background()
-	for _, spec := range specs() {
+	for _, params := range paramSets() {
 		now := t0
-		m, err := NewMemory(spec, MemoryConfig{MaxKeys: 1000, Clock: func() int64 { return now }})
+		m, err := NewMemory(params, MemoryConfig{MaxKeys: 1000, Clock: func() int64 { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i := range 10_000 {
 			now++
 			if d, err := m.Allow(ctx, fmt.Sprint("key", i)); err != nil || !d.Allowed || d.Remaining != 4 {
-				t.Fatalf("%s: a new key: %+v, %v", spec.Algorithm, d, err)
+				t.Fatalf("%s: a new key: %+v, %v", params.Algorithm, d, err)
 			}
 		}
 		st := m.Stats()
 		if st.Keys > 1000 || st.Keys < 900 || st.Keys+st.Evicted != 10_000 {
-			t.Errorf("%s: %+v after 10000 keys, want 1000 kept", spec.Algorithm, st)
+			t.Errorf("%s: %+v after 10000 keys, want 1000 kept", params.Algorithm, st)
 		}
 
 		// By bytes: long keys, so that far fewer than MaxKeys fit.
-		m, err = NewMemory(spec, MemoryConfig{MaxBytes: 64 << 10, MaxKeys: 1000, Clock: func() int64 { return now }})
+		m, err = NewMemory(params, MemoryConfig{MaxBytes: 64 << 10, MaxKeys: 1000, Clock: func() int64 { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestMemoryBounds(t *testing.T) {
 			m.Allow(ctx, fmt.Sprintf("%01000d", i))
 		}
 		if st := m.Stats(); st.Bytes > 64<<10 || st.Keys < 30 {
-			t.Errorf("%s: %+v with 64 KiB and keys of 1000 bytes", spec.Algorithm, st)
+			t.Errorf("%s: %+v with 64 KiB and keys of 1000 bytes", params.Algorithm, st)
 		}
 
 		// A long key pushes out many short ones, and never itself.
@@ -114,7 +114,7 @@ func TestMemoryBounds(t *testing.T) {
 			long := fmt.Sprintf("long%01000d", i)
 			m.Allow(ctx, long)
 			if d, _ := m.Peek(ctx, long); d.Remaining != 4 {
-				t.Fatalf("%s: a key was forgotten by the call that brought it: %+v", spec.Algorithm, d)
+				t.Fatalf("%s: a key was forgotten by the call that brought it: %+v", params.Algorithm, d)
 			}
 		}
 	}
@@ -123,8 +123,8 @@ func TestMemoryBounds(t *testing.T) {
 // With a clock of the caller's no timer runs: new keys sweep out the expired ones.
 func TestMemoryNewKeysSweep(t *testing.T) {
 	ctx, now := context.Background(), t0
-	for _, spec := range specs() {
-		m, err := NewMemory(spec, MemoryConfig{Clock: func() int64 { return now }})
+	for _, params := range paramSets() {
+		m, err := NewMemory(params, MemoryConfig{Clock: func() int64 { return now }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestMemoryNewKeysSweep(t *testing.T) {
 			now += 3_600_000_000
 		}
 		if st := m.Stats(); st.Keys < 1000 || st.Keys > 1500 || st.Evicted != 0 {
-			t.Errorf("%s: five times a thousand keys, an hour apart: %+v, want little more than the last thousand", spec.Algorithm, st)
+			t.Errorf("%s: five times a thousand keys, an hour apart: %+v, want little more than the last thousand", params.Algorithm, st)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestMemoryNewKeysSweep(t *testing.T) {
 // A sliding log grows with each instant; its memory counts, and is given back.
 func TestMemoryLogBytes(t *testing.T) {
 	ctx, now := context.Background(), t0
-	m, err := NewMemory(Spec{Algorithm: SlidingLog, Limit: 10_000, Window: time.Second}, MemoryConfig{Clock: func() int64 { return now }})
+	m, err := NewMemory(Params{Algorithm: SlidingLog, Limit: 10_000, Window: time.Second}, MemoryConfig{Clock: func() int64 { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +170,9 @@ func TestMemoryLogBytes(t *testing.T) {
 // Keys that are idle go without anyone calling: a few with each new key, the rest by the
 // timer, which ends when no key is left. The bubble would hang on a goroutine that stays.
 func TestMemorySweepsByItself(t *testing.T) {
-	for _, spec := range specs() {
+	for _, params := range paramSets() {
 		synctest.Test(t, func(t *testing.T) {
-			m, err := NewMemory(spec, MemoryConfig{})
+			m, err := NewMemory(params, MemoryConfig{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,18 +184,18 @@ func TestMemorySweepsByItself(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			if n := m.Stats().Keys; n != 5000 {
-				t.Errorf("%s: %d of 5000 keys left while all are in use", spec.Algorithm, n)
+				t.Errorf("%s: %d of 5000 keys left while all are in use", params.Algorithm, n)
 			}
 			time.Sleep(time.Minute)
 			if st := m.Stats(); st.Keys != 0 || st.Bytes != 0 {
-				t.Errorf("%s: an idle minute later: %+v", spec.Algorithm, st)
+				t.Errorf("%s: an idle minute later: %+v", params.Algorithm, st)
 			}
 			if m.sweeping.Load() {
-				t.Errorf("%s: the timer still runs", spec.Algorithm)
+				t.Errorf("%s: the timer still runs", params.Algorithm)
 			}
 			m.Allow(ctx, "again")
 			if !m.sweeping.Load() {
-				t.Errorf("%s: the timer does not start again", spec.Algorithm)
+				t.Errorf("%s: the timer does not start again", params.Algorithm)
 			}
 			m.Close()
 			m.Close()
@@ -215,7 +215,7 @@ func TestMemoryGivesMemoryBack(t *testing.T) {
 	if os.Getenv(soakVar) != "" {
 		keys = 1_000_000 // slow with the race detector
 	}
-	m, err := NewMemory(Spec{Algorithm: TokenBucket, Limit: 10, Rate: PerSecond(1)}, MemoryConfig{Clock: func() int64 { return now }})
+	m, err := NewMemory(Params{Algorithm: TokenBucket, Limit: 10, Rate: PerSecond(1)}, MemoryConfig{Clock: func() int64 { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,14 +253,14 @@ func TestMemoryGivesMemoryBack(t *testing.T) {
 
 // Exactly the limit passes, however many ask at once.
 func TestMemoryConcurrent(t *testing.T) {
-	for _, spec := range specs() {
-		spec.Limit = 100
-		if spec.Window > 0 {
-			spec.Window = MaxPeriod
+	for _, params := range paramSets() {
+		params.Limit = 100
+		if params.Window > 0 {
+			params.Window = MaxPeriod
 		} else {
-			spec.Rate = Rate{1, time.Hour}
+			params.Rate = Rate{1, time.Hour}
 		}
-		m, err := NewMemory(spec, MemoryConfig{})
+		m, err := NewMemory(params, MemoryConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +279,7 @@ func TestMemoryConcurrent(t *testing.T) {
 		}
 		wg.Wait()
 		if passed.Load() != 100 {
-			t.Errorf("%s: %d passed, want 100", spec.Algorithm, passed.Load())
+			t.Errorf("%s: %d passed, want 100", params.Algorithm, passed.Load())
 		}
 		m.Close()
 	}
@@ -287,14 +287,14 @@ func TestMemoryConcurrent(t *testing.T) {
 
 func TestMemoryAllocatesNothing(t *testing.T) {
 	ctx := context.Background()
-	for _, spec := range specs() {
-		m, err := NewMemory(spec, MemoryConfig{})
+	for _, params := range paramSets() {
+		m, err := NewMemory(params, MemoryConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		m.Allow(ctx, "k")
 		if n := testing.AllocsPerRun(1000, func() { m.Allow(ctx, "k") }); n != 0 {
-			t.Errorf("%s: %v allocations a call", spec.Algorithm, n)
+			t.Errorf("%s: %v allocations a call", params.Algorithm, n)
 		}
 		m.Close()
 	}

@@ -29,12 +29,12 @@ const (
 )
 
 // contested are the limits that all processes ask for in a round.
-func contested(round int) (specs []Spec, prefix string) {
-	specs = slow()
-	for i := range specs {
-		specs[i].Limit = contestedLimit
+func contested(round int) (paramSets []Params, prefix string) {
+	paramSets = slow()
+	for i := range paramSets {
+		paramSets[i].Limit = contestedLimit
 	}
-	return specs, fmt.Sprint("round", round)
+	return paramSets, fmt.Sprint("round", round)
 }
 
 // runAsker answers each line on stdin, "round algorithm", with how many of its requests passed and how many failed.
@@ -46,8 +46,8 @@ func runAsker(address string) int {
 		if _, err := fmt.Scan(&round, &algorithm); err != nil {
 			return 0 // the test is over
 		}
-		specs, prefix := contested(round)
-		l, err := NewRedis(client, specs[algorithm], RedisConfig{Prefix: prefix})
+		paramSets, prefix := contested(round)
+		l, err := NewRedis(client, paramSets[algorithm], RedisConfig{Prefix: prefix})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -109,8 +109,8 @@ func TestRedisManyProcesses(t *testing.T) {
 		all = append(all, process{in, bufio.NewReader(out)})
 	}
 	for round := range rounds {
-		specs, _ := contested(round)
-		for algorithm, spec := range specs {
+		paramSets, _ := contested(round)
+		for algorithm, params := range paramSets {
 			for _, p := range all {
 				fmt.Fprintln(p.in, round, algorithm)
 			}
@@ -123,7 +123,7 @@ func TestRedisManyProcesses(t *testing.T) {
 				passed, failed = passed+a, failed+b
 			}
 			if passed != contestedLimit || failed != 0 {
-				t.Errorf("round %d, %s: %d of %d passed and %d failed, want %d and 0", round, spec.Algorithm, passed, askers*perAsker*asksOf, failed, contestedLimit)
+				t.Errorf("round %d, %s: %d of %d passed and %d failed, want %d and 0", round, params.Algorithm, passed, askers*perAsker*asksOf, failed, contestedLimit)
 			}
 		}
 	}

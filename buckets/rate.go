@@ -54,8 +54,8 @@ func (r Rate) Validate() error {
 	return nil
 }
 
-// PeriodMicros returns the period in microseconds.
-func (r Rate) PeriodMicros() int64 { return int64(r.Period / time.Microsecond) }
+// periodMicros returns the period in microseconds.
+func (r Rate) periodMicros() int64 { return int64(r.Period / time.Microsecond) }
 
 // Interval returns Period/Events, the time between two departures, rounded up to
 // the nanosecond. It is for people and timers; slots are computed from the fraction.
@@ -95,7 +95,7 @@ func (r Rate) String() string {
 			return fmt.Sprintf("%d/%d%s", r.Events, r.Period/u.d, u.s)
 		}
 	}
-	return fmt.Sprintf("%d/%dus", r.Events, r.PeriodMicros())
+	return fmt.Sprintf("%d/%dus", r.Events, r.periodMicros())
 }
 
 // ParseRate reads events per duration: "10/s", "600/m", "7/s", "1/90s", "1000/d",

@@ -66,7 +66,7 @@ var _ Limiter = (*Redis)(nil)
 
 // NewRedis returns a limiter on the client, which it does not close, or an error that
 // names the bad field. It does not talk to the server yet.
-func NewRedis(client redis.UniversalClient, spec Spec, cfg RedisConfig) (*Redis, error) {
+func NewRedis(client redis.UniversalClient, params Params, cfg RedisConfig) (*Redis, error) {
 	if value, want := usable.Client(client); want != "" {
 		return nil, fmt.Errorf("%w: client: %s: want %s", ErrParameter, value, want)
 	}
@@ -79,17 +79,17 @@ func NewRedis(client redis.UniversalClient, spec Spec, cfg RedisConfig) (*Redis,
 	if strings.ContainsAny(cfg.Tag, "{}") {
 		return nil, fmt.Errorf("%w: Tag %q: want none of {}, they are put around it", ErrParameter, cfg.Tag)
 	}
-	name := luaName(spec.Algorithm)
+	name := luaName(params.Algorithm)
 	r := &Redis{client: client, clock: cfg.Clock, name: name, take: takeScripts[name], look: lookScripts[name]}
 	// The algorithm is part of the key: the state of one means nothing to another.
-	r.before, r.after = cfg.Prefix+":"+string(spec.Algorithm)+":{", "}"
+	r.before, r.after = cfg.Prefix+":"+string(params.Algorithm)+":{", "}"
 	if cfg.Tag != "" {
-		r.before, r.after = cfg.Prefix+":{"+cfg.Tag+"}:"+string(spec.Algorithm)+":", ""
+		r.before, r.after = cfg.Prefix+":{"+cfg.Tag+"}:"+string(params.Algorithm)+":", ""
 	}
 	if _, single := client.(*redis.Client); (single || cfg.Tag != "") && cfg.Clock == nil {
 		r.combiner = &combiner{client: client, script: r.take}
 	}
-	p, err := newPlan(spec, r.kind())
+	p, err := newPlan(params, r.kind())
 	if err != nil {
 		return nil, err
 	}
@@ -104,19 +104,19 @@ func (r *Redis) kind() clockKind {
 	return storeClock
 }
 
-// Spec returns the parameters in force.
-func (r *Redis) Spec() Spec { return r.plan.Load().spec }
+// Params returns the parameters in force.
+func (r *Redis) Params() Params { return r.plan.Load().params }
 
 // Set changes the parameters; the next call from this process follows them. What keys
 // have used stays used, by whichever parameters. The algorithm cannot change.
-func (r *Redis) Set(spec Spec) error {
-	p, err := newPlan(spec, r.kind())
+func (r *Redis) Set(params Params) error {
+	p, err := newPlan(params, r.kind())
 	if err != nil {
 		return err
 	}
 	r.setMu.Lock()
 	defer r.setMu.Unlock()
-	if err := sameAlgorithm(r.plan.Load().spec, spec); err != nil {
+	if err := sameAlgorithm(r.plan.Load().params, params); err != nil {
 		return err
 	}
 	r.plan.Store(p)

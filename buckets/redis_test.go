@@ -23,9 +23,9 @@ var opened atomic.Int64
 
 // openOn makes limiters on one server, each with keys of its own.
 func openOn(client redis.UniversalClient) opener {
-	return func(t testing.TB, spec Spec, clock func() int64) settable {
+	return func(t testing.TB, params Params, clock func() int64) settable {
 		t.Helper()
-		l, err := NewRedis(client, spec, RedisConfig{Prefix: fmt.Sprintf("test%d", opened.Add(1)), Clock: clock})
+		l, err := NewRedis(client, params, RedisConfig{Prefix: fmt.Sprintf("test%d", opened.Add(1)), Clock: clock})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,14 +44,14 @@ func TestMiniredis(t *testing.T) {
 }
 
 // onServerTime makes a limiter that reads Redis' clock, as users do.
-func onServerTime(t testing.TB, client redis.UniversalClient, spec Spec) *Redis {
+func onServerTime(t testing.TB, client redis.UniversalClient, params Params) *Redis {
 	t.Helper()
-	return openOn(client)(t, spec, nil).(*Redis)
+	return openOn(client)(t, params, nil).(*Redis)
 }
 
-// slow is specs with windows so long that a test does not see one end.
-func slow() []Spec {
-	all := specs()
+// slow is those of paramSets with windows so long that a test does not see one end.
+func slow() []Params {
+	all := paramSets()
 	for i := range all {
 		if all[i].Window > 0 {
 			all[i].Window = MaxPeriod
@@ -79,30 +79,30 @@ func dump(t *testing.T, client *redis.Client) string {
 
 func TestRedisRefusalsAndLooksWriteNothing(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(), context.Background()
-	for _, spec := range slow() {
-		l := onServerTime(t, client, spec)
+	for _, params := range slow() {
+		l := onServerTime(t, client, params)
 		client.FlushAll(ctx)
 		for _, n := range []int64{0, 6, 1e18} {
 			l.AllowN(ctx, "k", n)
 			l.Check(ctx, "k", n)
 		}
 		if d, err := l.Peek(ctx, "k"); err != nil || d.Remaining != 5 {
-			t.Errorf("%s: Peek: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: Peek: %+v, %v", params.Algorithm, d, err)
 		}
 		if got := dump(t, client); got != "" {
-			t.Errorf("%s: looks at an unknown key left %s", spec.Algorithm, got)
+			t.Errorf("%s: looks at an unknown key left %s", params.Algorithm, got)
 		}
 		l.AllowN(ctx, "k", 4)
 		before := dump(t, client)
 		if d, err := l.AllowN(ctx, "k", 2); err != nil || d.Allowed {
-			t.Errorf("%s: 4 and 2 of 5: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: 4 and 2 of 5: %+v, %v", params.Algorithm, d, err)
 		}
 		for _, n := range []int64{0, 2, 5, 6} {
 			l.AllowN(ctx, "k", n)
 		}
 		l.Check(ctx, "k", 1)
 		if after := dump(t, client); after != before {
-			t.Errorf("%s: refusals changed\n%s to\n%s", spec.Algorithm, before, after)
+			t.Errorf("%s: refusals changed\n%s to\n%s", params.Algorithm, before, after)
 		}
 	}
 }
@@ -111,14 +111,14 @@ func TestRedisRefusalsAndLooksWriteNothing(t *testing.T) {
 func TestRedisLateRefusalsWriteNothing(t *testing.T) {
 	ctx := context.Background()
 	for _, a := range []Algorithm{SlidingLog, SlidingCounter, TokenBucket} {
-		spec := Spec{Algorithm: a, Limit: 5, Window: 10 * time.Second}
+		params := Params{Algorithm: a, Limit: 5, Window: 10 * time.Second}
 		if a == TokenBucket {
-			spec.Window, spec.Rate = 0, Rate{1, 10 * time.Second}
+			params.Window, params.Rate = 0, Rate{1, 10 * time.Second}
 		}
 		server := miniredis.RunT(t)
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		defer client.Close()
-		l := onServerTime(t, client, spec)
+		l := onServerTime(t, client, params)
 		start := time.UnixMicro(t0 - t0%10_000_000)
 		for _, step := range []struct {
 			at time.Duration
@@ -140,8 +140,8 @@ func TestRedisLateRefusalsWriteNothing(t *testing.T) {
 
 func TestRedisKeysExpire(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(), context.Background()
-	for _, spec := range specs() {
-		l := onServerTime(t, client, spec)
+	for _, params := range paramSets() {
+		l := onServerTime(t, client, params)
 		for range 3 {
 			asked := time.Now()
 			d, err := l.Allow(ctx, "k")
@@ -151,19 +151,19 @@ func TestRedisKeysExpire(t *testing.T) {
 			ttl := client.PTTL(ctx, l.Key("k")).Val()
 			// Until it is as if never used, and at most three windows or a bucket's time.
 			if took := time.Since(asked); ttl < d.ResetAfter-took-2*time.Millisecond || ttl > 30*time.Second { // it is in whole ms
-				t.Errorf("%s: expires in %v, %v after it was asked; it counts for %v", spec.Algorithm, ttl, took, d.ResetAfter)
+				t.Errorf("%s: expires in %v, %v after it was asked; it counts for %v", params.Algorithm, ttl, took, d.ResetAfter)
 			}
 		}
 	}
 	// The shortest use still is a whole millisecond: Redis refuses an expiry of 0.
-	for _, spec := range []Spec{
+	for _, params := range []Params{
 		{Algorithm: TokenBucket, Limit: 1, Rate: Rate{MaxEvents, time.Microsecond}},
 		{Algorithm: FixedWindow, Limit: 1, Window: time.Microsecond},
 		{Algorithm: SlidingLog, Limit: 1, Window: time.Microsecond},
 		{Algorithm: SlidingCounter, Limit: 1, Window: time.Microsecond},
 	} {
-		if d, err := onServerTime(t, client, spec).Allow(ctx, "k"); err != nil || !d.Allowed {
-			t.Errorf("%+v: %+v, %v", spec, d, err)
+		if d, err := onServerTime(t, client, params).Allow(ctx, "k"); err != nil || !d.Allowed {
+			t.Errorf("%+v: %+v, %v", params, d, err)
 		}
 	}
 }
@@ -171,11 +171,11 @@ func TestRedisKeysExpire(t *testing.T) {
 // The server's own clock steps; miniredis lets us set it.
 func TestRedisServerClockSteps(t *testing.T) {
 	ctx := context.Background()
-	for _, spec := range specs() {
+	for _, params := range paramSets() {
 		server := miniredis.RunT(t)
 		client := redis.NewClient(&redis.Options{Addr: server.Addr(), ContextTimeoutEnabled: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		defer client.Close()
-		l := onServerTime(t, client, spec)
+		l := onServerTime(t, client, params)
 		now := time.UnixMicro(t0)
 		server.SetTime(now)
 		first, err := l.AllowN(ctx, "k", 5)
@@ -185,18 +185,18 @@ func TestRedisServerClockSteps(t *testing.T) {
 		server.SetTime(now.Add(-time.Hour))
 		d, err := l.Allow(ctx, "k")
 		if err != nil || d.Allowed || d.RetryAfter > 20*time.Second {
-			t.Errorf("%s: an hour back: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: an hour back: %+v, %v", params.Algorithm, d, err)
 		}
 		if ttl := server.TTL(l.Key("k")); ttl <= 0 {
-			t.Errorf("%s: after a step the key has a TTL of %v", spec.Algorithm, ttl)
+			t.Errorf("%s: after a step the key has a TTL of %v", params.Algorithm, ttl)
 		}
 		server.SetTime(now.Add(-time.Hour + d.RetryAfter - time.Microsecond))
 		if d, err := l.Allow(ctx, "k"); err != nil || d.Allowed {
-			t.Errorf("%s: 1 µs before RetryAfter: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: 1 µs before RetryAfter: %+v, %v", params.Algorithm, d, err)
 		}
 		server.SetTime(now.Add(-time.Hour + d.RetryAfter))
 		if d, err := l.Allow(ctx, "k"); err != nil || !d.Allowed {
-			t.Errorf("%s: after RetryAfter: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: after RetryAfter: %+v, %v", params.Algorithm, d, err)
 		}
 	}
 }
@@ -229,31 +229,31 @@ func TestRedisLostReplyTakesOnce(t *testing.T) {
 		},
 	})
 	defer client.Close()
-	for _, spec := range slow() {
-		l := onServerTime(t, client, spec)
+	for _, params := range slow() {
+		l := onServerTime(t, client, params)
 		if _, err := l.Allow(ctx, "other"); err != nil { // the script is known and a connection open
 			t.Fatal(err)
 		}
 		armed.Store(true)
 		if d, err := l.Allow(ctx, "k"); !errors.Is(err, ErrStore) || d.Allowed {
-			t.Errorf("%s: a lost reply: %+v, %v; want ErrStore", spec.Algorithm, d, err)
+			t.Errorf("%s: a lost reply: %+v, %v; want ErrStore", params.Algorithm, d, err)
 		}
 		if d, err := l.Peek(ctx, "k"); err != nil || d.Remaining != 4 {
-			t.Errorf("%s: after one lost reply %d of 5 remain, %v; want 4: taken once", spec.Algorithm, d.Remaining, err)
+			t.Errorf("%s: after one lost reply %d of 5 remain, %v; want 4: taken once", params.Algorithm, d.Remaining, err)
 		}
 	}
 }
 
 func TestRedisForgetsTheScripts(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(), context.Background()
-	for _, spec := range slow() {
-		l := onServerTime(t, client, spec)
+	for _, params := range slow() {
+		l := onServerTime(t, client, params)
 		for want := int64(4); want >= 2; want-- {
 			if err := client.ScriptFlush(ctx).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if d, err := l.Allow(ctx, "k"); err != nil || d.Remaining != want {
-				t.Errorf("%s: after SCRIPT FLUSH: %+v, %v; want %d left", spec.Algorithm, d, err, want)
+				t.Errorf("%s: after SCRIPT FLUSH: %+v, %v; want %d left", params.Algorithm, d, err, want)
 			}
 		}
 	}
@@ -264,18 +264,18 @@ func TestRedisFailures(t *testing.T) {
 	t.Parallel()
 	server, ctx := redistest.Start(t), context.Background()
 	client := server.Client()
-	for _, spec := range slow() {
-		l := onServerTime(t, client, spec)
+	for _, params := range slow() {
+		l := onServerTime(t, client, params)
 		fails := func(why string, ctx context.Context) {
 			t.Helper()
 			if d, err := l.Allow(ctx, "k"); !errors.Is(err, ErrStore) || d != (Decision{}) {
-				t.Errorf("%s: %s: %+v, %v; want ErrStore", spec.Algorithm, why, d, err)
+				t.Errorf("%s: %s: %+v, %v; want ErrStore", params.Algorithm, why, d, err)
 			}
 		}
 		client.HSet(ctx, l.Key("k"), "not", "ours")
 		fails("a key of another type", ctx)
 		client.Del(ctx, l.Key("k"))
-		if spec.Algorithm == SlidingLog {
+		if params.Algorithm == SlidingLog {
 			client.RPush(ctx, l.Key("k"), "nonsense")
 		} else {
 			client.Set(ctx, l.Key("k"), "nonsense", 0)
@@ -288,13 +288,13 @@ func TestRedisFailures(t *testing.T) {
 
 		client.ReplicaOf(ctx, "127.0.0.1", "1") // now a read-only replica
 		if d, err := l.Allow(ctx, "k"); err != nil || d.Allowed {
-			t.Errorf("%s: a refusal writes nothing, so a replica can say it: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: a refusal writes nothing, so a replica can say it: %+v, %v", params.Algorithm, d, err)
 		}
 		if d, err := l.Peek(ctx, "new"); err != nil || d.Remaining != 5 {
-			t.Errorf("%s: Peek on a replica: %+v, %v", spec.Algorithm, d, err)
+			t.Errorf("%s: Peek on a replica: %+v, %v", params.Algorithm, d, err)
 		}
 		if _, err := l.Allow(ctx, "new"); !errors.Is(err, ErrStore) {
-			t.Errorf("%s: taking on a replica: %v, want ErrStore", spec.Algorithm, err)
+			t.Errorf("%s: taking on a replica: %v, want ErrStore", params.Algorithm, err)
 		}
 		client.ReplicaOf(ctx, "no", "one")
 
@@ -302,7 +302,7 @@ func TestRedisFailures(t *testing.T) {
 		cancel()
 		fails("a cancelled context", gone)
 		if _, err := l.Allow(gone, "k"); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: a cancelled context: %v", spec.Algorithm, err)
+			t.Errorf("%s: a cancelled context: %v", params.Algorithm, err)
 		}
 	}
 
@@ -327,13 +327,13 @@ func TestRedisFailures(t *testing.T) {
 func TestRedisConcurrent(t *testing.T) {
 	server := redistest.Start(t)
 	clients := []*redis.Client{server.Client(), server.Client(), server.Client(), server.Client()}
-	for _, spec := range slow() {
-		spec.Limit = 100
+	for _, params := range slow() {
+		params.Limit = 100
 		prefix := fmt.Sprintf("test%d", opened.Add(1))
 		var passed, failed atomic.Int64
 		var wg sync.WaitGroup
 		for g := range 48 {
-			l, err := NewRedis(clients[g%len(clients)], spec, RedisConfig{Prefix: prefix})
+			l, err := NewRedis(clients[g%len(clients)], params, RedisConfig{Prefix: prefix})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -350,14 +350,14 @@ func TestRedisConcurrent(t *testing.T) {
 		}
 		wg.Wait()
 		if passed.Load() != 100 || failed.Load() != 0 {
-			t.Errorf("%s: %d passed and %d failed, want 100 and 0", spec.Algorithm, passed.Load(), failed.Load())
+			t.Errorf("%s: %d passed and %d failed, want 100 and 0", params.Algorithm, passed.Load(), failed.Load())
 		}
 	}
 }
 
 func TestRedisKey(t *testing.T) {
 	client := redistest.Mini(t)
-	spec := Spec{Algorithm: SlidingLog, Limit: 5, Window: time.Second}
+	params := Params{Algorithm: SlidingLog, Limit: 5, Window: time.Second}
 	for _, tc := range []struct {
 		cfg       RedisConfig
 		key, want string
@@ -366,7 +366,7 @@ func TestRedisKey(t *testing.T) {
 		{RedisConfig{Prefix: "shaper", Tag: "transcoder"}, "acme", "shaper:{transcoder}:sliding-log:acme"},
 		{RedisConfig{}, "a}{b%", "buckets:sliding-log:{a%7D%7Bb%25}"}, // a brace would end the tag
 	} {
-		l, err := NewRedis(client, spec, tc.cfg)
+		l, err := NewRedis(client, params, tc.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,11 +375,11 @@ func TestRedisKey(t *testing.T) {
 		}
 	}
 	for _, cfg := range []RedisConfig{{Prefix: "{"}, {Tag: "a}"}} {
-		if _, err := NewRedis(client, spec, cfg); !errors.Is(err, ErrParameter) {
+		if _, err := NewRedis(client, params, cfg); !errors.Is(err, ErrParameter) {
 			t.Errorf("%+v: %v", cfg, err)
 		}
 	}
-	if _, err := NewRedis(nil, spec, RedisConfig{}); !errors.Is(err, ErrParameter) {
+	if _, err := NewRedis(nil, params, RedisConfig{}); !errors.Is(err, ErrParameter) {
 		t.Errorf("no client: %v", err)
 	}
 }

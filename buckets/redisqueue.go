@@ -29,7 +29,7 @@ func LuaTimeline() string { return luaTimeline }
 // be valid.
 func (q LeakyQueue) OfferIn(ctx context.Context, client redis.Scripter, key string, now int64) (QueueDecision, error) {
 	most, _ := q.Rate.span(q.Depth - 1)
-	rate := fmt.Sprintf("%d/%d", q.Rate.Events, q.Rate.PeriodMicros())
+	rate := fmt.Sprintf("%d/%d", q.Rate.Events, q.Rate.periodMicros())
 	v, err := queueScript.Run(ctx, client, []string{key}, clampInstant(now), rate, most.us, most.frac, q.Grace.Microseconds()).Int64Slice()
 	if err != nil {
 		return QueueDecision{}, fmt.Errorf("offer to %s: %w: %w", key, ErrStore, err)
@@ -37,5 +37,5 @@ func (q LeakyQueue) OfferIn(ctx context.Context, client redis.Scripter, key stri
 	if len(v) != 3 {
 		return QueueDecision{}, fmt.Errorf("offer to %s: %w: %d answers, want 3", key, ErrStore, len(v))
 	}
-	return QueueDecision{Allowed: v[0] == 1, Wait: micros(v[1]), RetryAfter: micros(v[2])}, nil
+	return QueueDecision{Allowed: v[0] == 1, LeavesIn: micros(v[1]), RetryAfter: micros(v[2])}, nil
 }

@@ -14,7 +14,7 @@ type reference interface {
 	call(t, n int64) (ok bool, remaining, retry, reset int64)
 }
 
-func newReference(s Spec) reference {
+func newReference(s Params) reference {
 	switch s.Algorithm {
 	case FixedWindow:
 		return &refWindow{L: s.Limit, W: s.Window.Microseconds(), k: -1}
@@ -23,7 +23,7 @@ func newReference(s Spec) reference {
 	case SlidingCounter:
 		return &refCounter{L: s.Limit, W: s.Window.Microseconds(), k: -1}
 	default:
-		return &refBucket{B: s.Limit, r: s.Rate.Events, per: s.Rate.PeriodMicros()}
+		return &refBucket{B: s.Limit, r: s.Rate.Events, per: s.Rate.periodMicros()}
 	}
 }
 
@@ -158,30 +158,30 @@ func (s *refBucket) call(t, n int64) (bool, int64, int64, int64) {
 // suiteReference asks the store and the reference the same.
 func suiteReference(t *testing.T, open opener) {
 	rapid.Check(t, func(rt *rapid.T) {
-		spec := Spec{
+		params := Params{
 			Algorithm: rapid.SampledFrom(Algorithms()).Draw(rt, "algorithm"),
 			Limit:     rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, 1000)).Draw(rt, "limit"),
 		}
-		switch spec.Algorithm {
+		switch params.Algorithm {
 		case TokenBucket, LeakyBucket:
-			spec.Rate = Rate{rapid.Int64Range(1, 1000).Draw(rt, "events"), micros(rapid.Int64Range(1, 10_000_000).Draw(rt, "period"))}
+			params.Rate = Rate{rapid.Int64Range(1, 1000).Draw(rt, "events"), micros(rapid.Int64Range(1, 10_000_000).Draw(rt, "period"))}
 		default:
-			spec.Window = micros(rapid.Int64Range(1, int64(24*time.Hour/time.Microsecond)).Draw(rt, "window"))
+			params.Window = micros(rapid.Int64Range(1, int64(24*time.Hour/time.Microsecond)).Draw(rt, "window"))
 		}
-		f, oracle := newFixture(t, open, spec), newReference(spec)
-		scale := spec.scale()
+		f, oracle := newFixture(t, open, params), newReference(params)
+		scale := params.scale()
 		at := t0 + rapid.Int64Range(0, scale).Draw(rt, "start")
 		for i := range rapid.IntRange(1, 30).Draw(rt, "calls") {
-			n := rapid.SampledFrom([]int64{0, 1, 1, 1, 2, 1 + spec.Limit/3, spec.Limit, spec.Limit + 1}).Draw(rt, "n")
+			n := rapid.SampledFrom([]int64{0, 1, 1, 1, 2, 1 + params.Limit/3, params.Limit, params.Limit + 1}).Draw(rt, "n")
 			ok, remaining, retry, reset := oracle.call(at, n)
-			want := Decision{ok, spec.Limit, remaining, micros(retry), micros(reset)}
+			want := Decision{ok, params.Limit, remaining, micros(retry), micros(reset)}
 			if retry < 0 {
 				want.RetryAfter = Never
 			}
 			if got := f.ask(at, n); got != want {
-				rt.Fatalf("%+v, call %d at %d, cost %d: got %+v, want %+v", spec, i, at, n, got, want)
+				rt.Fatalf("%+v, call %d at %d, cost %d: got %+v, want %+v", params, i, at, n, got, want)
 			}
-			at += rapid.SampledFrom([]int64{0, 0, 1, scale / 7, scale / 3, scale, 2 * scale, scale * spec.Limit, -1, -scale / 2, -scale}).Draw(rt, "elapsed")
+			at += rapid.SampledFrom([]int64{0, 0, 1, scale / 7, scale / 3, scale, 2 * scale, scale * params.Limit, -1, -scale / 2, -scale}).Draw(rt, "elapsed")
 		}
 	})
 }

@@ -146,7 +146,7 @@ func (p *plan) decode(row []any, n int64) (answer, error) {
 		}
 	}
 	want := 4
-	if a := p.spec.Algorithm; a != SlidingLog && a != SlidingCounter {
+	if a := p.params.Algorithm; a != SlidingLog && a != SlidingCounter {
 		want = 3
 	}
 	if len(row) != want {
@@ -162,7 +162,7 @@ func (p *plan) decode(row []any, n int64) (answer, error) {
 		ok = ok && 0 <= x && x <= maxDouble
 	}
 	if ok {
-		switch p.spec.Algorithm {
+		switch p.params.Algorithm {
 		case FixedWindow:
 			a = p.windowAnswer(n, v[0] == 1, v[1], v[2])
 		case SlidingLog:

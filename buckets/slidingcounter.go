@@ -16,10 +16,10 @@ type CounterState struct {
 }
 
 // Take asks for n at the instant now (µs since the epoch) and counts it when it passes.
-// It is a function of its arguments and the state alone; the spec may change from call
+// It is a function of its arguments and the state alone; the parameters may change from call
 // to call. Errors are those of a Limiter.
-func (s *CounterState) Take(spec Spec, now, n int64) (Decision, error) {
-	return takeOne(spec, []Algorithm{SlidingCounter}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
+func (s *CounterState) Take(params Params, now, n int64) (Decision, error) {
+	return takeOne(params, []Algorithm{SlidingCounter}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
 }
 
 func (s *CounterState) take(p *plan, now, n int64) answer {

@@ -19,10 +19,10 @@ type run struct {
 }
 
 // Take asks for n at the instant now (µs since the epoch) and remembers it when it
-// passes. It is a function of its arguments and the state alone; the spec may change
+// passes. It is a function of its arguments and the state alone; the parameters may change
 // from call to call. Errors are those of a Limiter.
-func (s *LogState) Take(spec Spec, now, n int64) (Decision, error) {
-	return takeOne(spec, []Algorithm{SlidingLog}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
+func (s *LogState) Take(params Params, now, n int64) (Decision, error) {
+	return takeOne(params, []Algorithm{SlidingLog}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
 }
 
 func (s *LogState) take(p *plan, now, n int64) answer {

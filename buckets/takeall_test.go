@@ -19,8 +19,8 @@ func TestTakeAll(t *testing.T) {
 func testTakeAll(t *testing.T, client redis.UniversalClient) {
 	ctx := context.Background()
 	limits := func() (all []*Redis) {
-		for _, spec := range slow() {
-			all = append(all, onServerTime(t, client, spec))
+		for _, params := range slow() {
+			all = append(all, onServerTime(t, client, params))
 		}
 		return all
 	}
@@ -48,7 +48,7 @@ func testTakeAll(t *testing.T, client redis.UniversalClient) {
 	}
 	for i, d := range ds {
 		if !d.Allowed || d.Remaining != 3 {
-			t.Errorf("%s: %+v", all[i].Spec().Algorithm, d)
+			t.Errorf("%s: %+v", all[i].Params().Algorithm, d)
 		}
 	}
 

@@ -61,7 +61,7 @@ func TestTimelineIsItsScript(t *testing.T) {
 						if terms.Most > 0 {
 							most = fmt.Sprint(terms.Most.Microseconds())
 						}
-						return []any{now, fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()), terms.Epoch, terms.Ahead.Microseconds(),
+						return []any{now, fmt.Sprintf("%d/%d", r.Events, r.periodMicros()), terms.Epoch, terms.Ahead.Microseconds(),
 							terms.Grace.Microseconds(), later, most, settled}
 					}
 					if settle {
@@ -76,7 +76,7 @@ func TestTimelineIsItsScript(t *testing.T) {
 					later := rapid.SampledFrom([]int64{0, 0, 0, 1, iv.us / 2}).Draw(rt, "later")
 					slot := tl.Earliest(r, now, terms) + later
 					tl = tl.Grant(r, slot, now, terms)
-					want := fmt.Sprint([]any{slot, tl.Next, tl.Rem, fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()), tl.Seen})
+					want := fmt.Sprint([]any{slot, tl.Next, tl.Rem, fmt.Sprintf("%d/%d", r.Events, r.periodMicros()), tl.Seen})
 					got, err := timelineScript.Run(t.Context(), client, []string{key}, args(later, 0)...).Result()
 					if err != nil {
 						rt.Fatal(err)

@@ -17,11 +17,11 @@ type BucketState struct {
 }
 
 // Take asks for n at the instant now (µs since the epoch) and records it when it passes.
-// It is a function of its arguments and the state alone; the spec may change from call
+// It is a function of its arguments and the state alone; the parameters may change from call
 // to call: the level is kept in tokens, rounded up to a µs of refill, and never exceeds
 // the new limit. Errors are those of a Limiter, and leave the state as it was.
-func (s *BucketState) Take(spec Spec, now, n int64) (Decision, error) {
-	return takeOne(spec, []Algorithm{TokenBucket, LeakyBucket}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
+func (s *BucketState) Take(params Params, now, n int64) (Decision, error) {
+	return takeOne(params, []Algorithm{TokenBucket, LeakyBucket}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
 }
 
 func (s *BucketState) take(p *plan, now, n int64) answer {

@@ -42,7 +42,7 @@ func benchmark(b *testing.B, c Checker) {
 }
 
 func BenchmarkHybrid(b *testing.B) {
-	lender := newMemory(b, rule(b, "token_bucket 1000000000/s burst 1000000000").Spec, nil)
+	lender := newMemory(b, rule(b, "token_bucket 1000000000/s burst 1000000000").Params, nil)
 	defer lender.Close()
 	h := newHybrid(b, lender, HybridConfig{Lease: 1_000_000})
 	b.ReportAllocs()

@@ -15,21 +15,21 @@ import (
 
 // smallRule draws a rule that a few requests exhaust, within seconds.
 func smallRule(t *rapid.T, i int) Rule {
-	spec := buckets.Spec{
+	params := buckets.Params{
 		Algorithm: rapid.SampledFrom(buckets.Algorithms()).Draw(t, "algorithm"),
 		Limit:     rapid.Int64Range(1, 8).Draw(t, "limit"),
 	}
 	period := time.Duration(rapid.Int64Range(1, 3_000_000).Draw(t, "period")) * time.Microsecond
-	switch spec.Algorithm {
+	switch params.Algorithm {
 	case buckets.TokenBucket, buckets.LeakyBucket:
-		spec.Rate = buckets.Rate{Events: rapid.Int64Range(1, 9).Draw(t, "events"), Period: period}
+		params.Rate = buckets.Rate{Events: rapid.Int64Range(1, 9).Draw(t, "events"), Period: period}
 	default:
-		spec.Window = period
+		params.Window = period
 	}
 	return Rule{
-		Name: fmt.Sprint("r", i), Spec: spec,
+		Name: fmt.Sprint("r", i), Params: params,
 		Per:  Scope(rapid.IntRange(0, 2).Draw(t, "per")),
-		Cost: rapid.Int64Range(0, min(2, spec.Limit)).Draw(t, "cost"),
+		Cost: rapid.Int64Range(0, min(2, params.Limit)).Draw(t, "cost"),
 	}
 }
 

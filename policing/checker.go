@@ -27,7 +27,7 @@ type single struct {
 // the name, which must be set, the scope, the cost, and the failure policy, which cannot be
 // FailLocal. The limiter should answer soon when its store is away: a Hybrid does.
 func Single(rule Rule, limiter Lender) (Checker, error) {
-	rule.Spec = limiter.Spec()
+	rule.Params = limiter.Params()
 	if err := rule.Validate(); err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func TestSingle(t *testing.T) {
 	open := with(Rule{Name: "open", Per: PerDownstream, Cost: 2})
 	closed := with(Rule{Name: "closed", OnFailure: FailClosed})
 	for i := range 5 {
-		if v := check(t, open, acme, 1); !v.Allowed || v.Remaining != int64(4-i) || v.Rulings[0].Rule.Spec != tokens(10) {
+		if v := check(t, open, acme, 1); !v.Allowed || v.Remaining != int64(4-i) || v.Rulings[0].Rule.Params != tokens(10) {
 			t.Errorf("%d: %+v", i, v)
 		}
 	}

@@ -87,7 +87,7 @@ func (p *Policer) withoutStore(ctx context.Context, rules []Rule, asks []ask) (V
 	for i, a := range asks {
 		r := rules[a.rule]
 		v.Rulings[i] = Ruling{Rule: r, Decision: buckets.Decision{Allowed: true}}
-		beyondShare := a.n > r.local(p.nodes).Limit && a.n <= r.Spec.Limit
+		beyondShare := a.n > r.local(p.nodes).Limit && a.n <= r.Params.Limit
 		switch {
 		case r.OnFailure == FailClosed, r.OnFailure == FailLocal && beyondShare:
 			v.Unavailable = true
@@ -111,7 +111,7 @@ func (p *Policer) withoutStore(ctx context.Context, rules []Rule, asks []ask) (V
 
 // share returns one node's part of a limit. A rate stays exact: its period is
 // multiplied, unless that exceeds what a Rate can hold.
-func share(s buckets.Spec, nodes int) buckets.Spec {
+func share(s buckets.Params, nodes int) buckets.Params {
 	n := int64(nodes)
 	s.Limit = max(1, s.Limit/n)
 	if s.Rate.Period <= buckets.MaxPeriod/time.Duration(n) {
@@ -123,9 +123,9 @@ func share(s buckets.Spec, nodes int) buckets.Spec {
 }
 
 // local returns what a node enforces by itself: its share, where the rule asks for one.
-func (r Rule) local(nodes int) buckets.Spec {
+func (r Rule) local(nodes int) buckets.Params {
 	if r.OnFailure != FailLocal {
-		return r.Spec
+		return r.Params
 	}
-	return share(r.Spec, nodes)
+	return share(r.Params, nodes)
 }

@@ -15,7 +15,7 @@ import (
 // they share.
 type Lender interface {
 	buckets.Limiter
-	Spec() buckets.Spec
+	Params() buckets.Params
 }
 
 // HybridConfig is what a Hybrid is made with. Lease must be set.
@@ -78,7 +78,7 @@ func NewHybrid(lender Lender, cfg HybridConfig) (*Hybrid, error) {
 	if usable.Nil(lender) {
 		return nil, fmt.Errorf("%w: lender is nil", buckets.ErrParameter)
 	}
-	if limit := lender.Spec().Limit; cfg.Lease < 1 || cfg.Lease > limit {
+	if limit := lender.Params().Limit; cfg.Lease < 1 || cfg.Lease > limit {
 		return nil, fmt.Errorf("%w: Lease %d: want 1 to %d, the limit", buckets.ErrParameter, cfg.Lease, limit)
 	}
 	cfg.Deadline = cmp.Or(cfg.Deadline, defaultDeadline)
@@ -92,8 +92,8 @@ func NewHybrid(lender Lender, cfg HybridConfig) (*Hybrid, error) {
 	}, nil
 }
 
-// Spec returns the lender's parameters.
-func (h *Hybrid) Spec() buckets.Spec { return h.lender.Spec() }
+// Params returns the lender's parameters.
+func (h *Hybrid) Params() buckets.Params { return h.lender.Params() }
 
 func (h *Hybrid) now() int64 {
 	if h.cfg.Clock != nil {
@@ -117,12 +117,12 @@ func (h *Hybrid) AllowN(ctx context.Context, key string, n int64) (buckets.Decis
 		return buckets.Decision{}, fmt.Errorf("%w: %d bytes long: want 1 to %d", buckets.ErrKey, len(key), buckets.MaxKeyLen)
 	case n == 0:
 		return h.Peek(ctx, key)
-	case n > h.lender.Spec().Limit:
+	case n > h.lender.Params().Limit:
 		return h.ask(ctx, key, n) // the lender's to refuse
 	}
 	for {
 		l := h.leases.locked(key, h.now())
-		d, decided := l.decide(h.now(), n, h.lender.Spec().Limit)
+		d, decided := l.decide(h.now(), n, h.lender.Params().Limit)
 		f, first := l.fetching, false
 		if !decided && f == nil {
 			f, first = l.begin(), true

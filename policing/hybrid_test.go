@@ -22,8 +22,8 @@ func newHybrid(t testing.TB, lender Lender, cfg HybridConfig) *Hybrid {
 	return h
 }
 
-func newMemory(t interface{ Fatal(...any) }, spec buckets.Spec, clock func() int64) *buckets.Memory {
-	m, err := buckets.NewMemory(spec, buckets.MemoryConfig{Clock: clock})
+func newMemory(t interface{ Fatal(...any) }, params buckets.Params, clock func() int64) *buckets.Memory {
+	m, err := buckets.NewMemory(params, buckets.MemoryConfig{Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +100,8 @@ func TestHybridFourNodes(t *testing.T) {
 func TestHybridTrace(t *testing.T) {
 	now := t0
 	clock := func() int64 { return now }
-	spec := buckets.Spec{Algorithm: buckets.FixedWindow, Limit: 25, Window: time.Minute}
-	spy := &lenderSpy{Memory: newMemory(t, spec, clock)}
+	params := buckets.Params{Algorithm: buckets.FixedWindow, Limit: 25, Window: time.Minute}
+	spy := &lenderSpy{Memory: newMemory(t, params, clock)}
 	h := newHybrid(t, spy, HybridConfig{Lease: 10, Clock: clock})
 	const s = int64(time.Second / time.Microsecond)
 	for i, step := range []struct {

@@ -16,8 +16,8 @@ func TestHybridBound(t *testing.T) {
 		now := t0
 		clock := func() int64 { return now }
 		rule := smallRule(t, 0)
-		rule.Spec.Limit += 5
-		lender := newMemory(t, rule.Spec, clock)
+		rule.Params.Limit += 5
+		lender := newMemory(t, rule.Params, clock)
 		lease := rapid.Int64Range(1, 5).Draw(t, "lease")
 		count := rapid.IntRange(1, 4).Draw(t, "nodes")
 		var given int64
@@ -57,7 +57,7 @@ func TestHybridBound(t *testing.T) {
 			var passed int64
 			for _, to := range admitted[i:] {
 				passed += to.n
-				if most := mostIn(rule.Spec, from.at, to.at) + slack; passed > most {
+				if most := mostIn(rule.Params, from.at, to.at) + slack; passed > most {
 					t.Fatalf("%d passed from %d to %d, want at most %d", passed, from.at, to.at, most)
 				}
 			}
@@ -66,10 +66,10 @@ func TestHybridBound(t *testing.T) {
 }
 
 // mostIn is the most that a limiter admits from one instant to another, both included.
-func mostIn(s buckets.Spec, from, to int64) int64 {
+func mostIn(s buckets.Params, from, to int64) int64 {
 	switch s.Algorithm {
 	case buckets.TokenBucket, buckets.LeakyBucket:
-		return s.Limit + (to-from)*s.Rate.Events/s.Rate.PeriodMicros() + 1
+		return s.Limit + (to-from)*s.Rate.Events/s.Rate.Period.Microseconds() + 1
 	case buckets.SlidingLog:
 		return s.Limit * (1 + (to-from)/s.Window.Microseconds())
 	default:

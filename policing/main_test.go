@@ -74,6 +74,6 @@ func eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // tokens is a token bucket that does not refill while a test runs.
-func tokens(limit int64) buckets.Spec {
-	return buckets.Spec{Algorithm: buckets.TokenBucket, Limit: limit, Rate: buckets.Rate{Events: 1, Period: time.Hour}}
+func tokens(limit int64) buckets.Params {
+	return buckets.Params{Algorithm: buckets.TokenBucket, Limit: limit, Rate: buckets.Rate{Events: 1, Period: time.Hour}}
 }

@@ -124,12 +124,12 @@ func (r Rule) String() string {
 	if r.Heavy != 0 {
 		fmt.Fprintf(&b, "heavy share=%v then ", r.Heavy)
 	}
-	algorithm := strings.ReplaceAll(string(r.Spec.Algorithm), "-", "_")
+	algorithm := strings.ReplaceAll(string(r.Params.Algorithm), "-", "_")
 	b.WriteString(algorithm + " ")
 	if word, bucket := burstWords[algorithm]; bucket {
-		fmt.Fprintf(&b, "%v %s %d", r.Spec.Rate, word, r.Spec.Limit)
+		fmt.Fprintf(&b, "%v %s %d", r.Params.Rate, word, r.Params.Limit)
 	} else {
-		b.WriteString(buckets.Rate{Events: r.Spec.Limit, Period: r.Spec.Window}.String())
+		b.WriteString(buckets.Rate{Events: r.Params.Limit, Period: r.Params.Window}.String())
 	}
 	if r.Name != "" {
 		b.WriteString(" name=" + r.Name)

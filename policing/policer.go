@@ -120,7 +120,7 @@ func (p *Policer) Rules() []Rule { return slices.Clone(*p.rules.Load()) }
 
 // Set changes the parameters of a rule; the next check from this process follows them,
 // and what was used stays used. The algorithm cannot change.
-func (p *Policer) Set(name string, spec buckets.Spec) error {
+func (p *Policer) Set(name string, params buckets.Params) error {
 	p.setMu.Lock()
 	defer p.setMu.Unlock()
 	rules := p.Rules()
@@ -128,17 +128,17 @@ func (p *Policer) Set(name string, spec buckets.Spec) error {
 	if i < 0 {
 		return fmt.Errorf("%w: no rule is named %q", ErrRule, name)
 	}
-	if err := p.store.set(i, spec); err != nil {
+	if err := p.store.set(i, params); err != nil {
 		return fmt.Errorf("rule %s: %w", name, err)
 	}
 	if p.local != nil {
 		r := rules[i]
-		r.Spec = spec
+		r.Params = params
 		if err := p.local.set(i, r.local(p.nodes)); err != nil {
-			return errors.Join(fmt.Errorf("rule %s: share of %d nodes: %w", name, p.nodes, err), p.store.set(i, rules[i].Spec))
+			return errors.Join(fmt.Errorf("rule %s: share of %d nodes: %w", name, p.nodes, err), p.store.set(i, rules[i].Params))
 		}
 	}
-	rules[i].Spec = spec
+	rules[i].Params = params
 	p.rules.Store(&rules)
 	return nil
 }

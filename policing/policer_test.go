@@ -176,13 +176,13 @@ func TestSetFollowsAtOnce(t *testing.T) {
 			if err := p.Set("a", tokens(10)); err != nil {
 				t.Fatal(err)
 			}
-			if got := left(t, p, acme); !slices.Equal(got, []int64{7, 97}) || p.Rules()[0].Spec.Limit != 10 {
+			if got := left(t, p, acme); !slices.Equal(got, []int64{7, 97}) || p.Rules()[0].Params.Limit != 10 {
 				t.Errorf("%v left of 10 and 100 after 3, want 7 and 97", got)
 			}
 			if err := p.Set("c", tokens(1)); !errors.Is(err, ErrRule) {
 				t.Errorf("no such rule: %v", err)
 			}
-			if err := p.Set("a", tokens(0)); !errors.Is(err, buckets.ErrParameter) || p.Rules()[0].Spec.Limit != 10 {
+			if err := p.Set("a", tokens(0)); !errors.Is(err, buckets.ErrParameter) || p.Rules()[0].Params.Limit != 10 {
 				t.Errorf("limit 0: %v", err)
 			}
 		})

@@ -27,8 +27,8 @@ type Rule struct {
 	// and algorithm ("tenant-token-bucket"), with a number where there are several.
 	Name string
 
-	// Spec is the algorithm and its parameters.
-	Spec buckets.Spec
+	// Params is the algorithm and its parameters.
+	Params buckets.Params
 
 	// Per says which requests share the limit.
 	Per Scope
@@ -36,7 +36,7 @@ type Rule struct {
 	// OnFailure says what happens while Redis is away.
 	OnFailure FailurePolicy
 
-	// Cost is how many units a request of weight 1 takes, at most Spec.Limit; 0 means 1.
+	// Cost is how many units a request of weight 1 takes, at most Params.Limit; 0 means 1.
 	Cost int64
 
 	// Heavy applies the rule only to tenants whose part of all offers exceeds it; 0 applies
@@ -63,11 +63,11 @@ func (r Rule) Validate() error {
 	case r.Heavy != 0 && r.Per != PerTenant:
 		return fmt.Errorf("%w: per=%v of a heavy rule: want per=tenant, for tenants are what is counted", ErrRule, r.Per)
 	}
-	if err := r.Spec.Validate(); err != nil {
+	if err := r.Params.Validate(); err != nil {
 		return err
 	}
-	if r.Cost > r.Spec.Limit {
-		return fmt.Errorf("%w: cost %d: want at most %d, the limit, or nothing could ever pass", ErrRule, r.Cost, r.Spec.Limit)
+	if r.Cost > r.Params.Limit {
+		return fmt.Errorf("%w: cost %d: want at most %d, the limit, or nothing could ever pass", ErrRule, r.Cost, r.Params.Limit)
 	}
 	return nil
 }
@@ -87,25 +87,25 @@ func (r Rule) cost(n int64) int64 {
 // and length are the rate's events and period. burst is the capacity of a bucket, 0
 // meaning the events of the rate: 100/s lets 100 pass at once. A window has none.
 func RuleOf(algorithm string, rate buckets.Rate, burst int64) (Rule, error) {
-	spec := buckets.Spec{Algorithm: buckets.Algorithm(strings.ReplaceAll(algorithm, "_", "-"))}
+	params := buckets.Params{Algorithm: buckets.Algorithm(strings.ReplaceAll(algorithm, "_", "-"))}
 	if err := rate.Validate(); err != nil {
 		return Rule{}, fmt.Errorf("%s: %w", algorithm, err)
 	}
-	switch spec.Algorithm {
+	switch params.Algorithm {
 	case buckets.TokenBucket, buckets.LeakyBucket:
-		spec.Rate, spec.Limit = rate, burst
+		params.Rate, params.Limit = rate, burst
 		if burst == 0 {
-			spec.Limit = rate.Events
+			params.Limit = rate.Events
 		}
 	case buckets.FixedWindow, buckets.SlidingLog, buckets.SlidingCounter:
 		if burst != 0 {
 			return Rule{}, fmt.Errorf("%w: burst %d of %s: want it only with token_bucket or leaky_bucket", ErrRule, burst, algorithm)
 		}
-		spec.Limit, spec.Window = rate.Events, rate.Period
+		params.Limit, params.Window = rate.Events, rate.Period
 	default:
 		return Rule{}, fmt.Errorf("%w: algorithm %q: want token_bucket, leaky_bucket, fixed_window, sliding_log or sliding_counter", ErrRule, algorithm)
 	}
-	r := Rule{Spec: spec}
+	r := Rule{Params: params}
 	return r, r.Validate()
 }
 
@@ -131,7 +131,7 @@ func Named(rules []Rule) ([]Rule, error) {
 		if r.Name != "" {
 			continue
 		}
-		base := r.Per.String() + "-" + string(r.Spec.Algorithm)
+		base := r.Per.String() + "-" + string(r.Params.Algorithm)
 		r.Name = base
 		for n := 2; taken[r.Name]; n++ {
 			r.Name = fmt.Sprintf("%s-%d", base, n)

@@ -17,19 +17,19 @@ func TestParseRule(t *testing.T) {
 		text string
 		want Rule
 	}{
-		{"token_bucket 10/s burst 100", Rule{Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 100, Rate: perSecond(10)}}},
-		{"token_bucket 10/s", Rule{Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 10, Rate: perSecond(10)}}}, // a period's worth
-		{"leaky_bucket 10/s depth 20", Rule{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: perSecond(10)}}},
-		{"fixed_window 1000/d", Rule{Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}}},
-		{"sliding_log 3/60s", Rule{Spec: buckets.Spec{Algorithm: buckets.SlidingLog, Limit: 3, Window: time.Minute}}},
-		{"sliding_counter 100/m", Rule{Spec: buckets.Spec{Algorithm: buckets.SlidingCounter, Limit: 100, Window: time.Minute}}},
+		{"token_bucket 10/s burst 100", Rule{Params: buckets.Params{Algorithm: buckets.TokenBucket, Limit: 100, Rate: perSecond(10)}}},
+		{"token_bucket 10/s", Rule{Params: buckets.Params{Algorithm: buckets.TokenBucket, Limit: 10, Rate: perSecond(10)}}}, // a period's worth
+		{"leaky_bucket 10/s depth 20", Rule{Params: buckets.Params{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: perSecond(10)}}},
+		{"fixed_window 1000/d", Rule{Params: buckets.Params{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}}},
+		{"sliding_log 3/60s", Rule{Params: buckets.Params{Algorithm: buckets.SlidingLog, Limit: 3, Window: time.Minute}}},
+		{"sliding_counter 100/m", Rule{Params: buckets.Params{Algorithm: buckets.SlidingCounter, Limit: 100, Window: time.Minute}}},
 		{"  fixed_window\t5/m  per=global on_failure=closed name=all-of.it cost=3 ", Rule{
 			Name: "all-of.it", Per: Global, OnFailure: FailClosed, Cost: 3,
-			Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: 5, Window: time.Minute},
+			Params: buckets.Params{Algorithm: buckets.FixedWindow, Limit: 5, Window: time.Minute},
 		}},
 		{"heavy share=20% then token_bucket 10/s burst 10 on_failure=local", Rule{
 			Heavy: 20 * Percent, OnFailure: FailLocal,
-			Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 10, Rate: perSecond(10)},
+			Params: buckets.Params{Algorithm: buckets.TokenBucket, Limit: 10, Rate: perSecond(10)},
 		}},
 	} {
 		got, err := ParseRule(tt.text)
@@ -83,7 +83,7 @@ func TestRuleOf(t *testing.T) {
 		t.Errorf("a window with a burst: %v", err)
 	}
 	r, err := RuleOf("leaky_bucket", buckets.Rate{Events: 1, Period: 90 * time.Second}, 0)
-	if err != nil || r.Spec.Limit != 1 {
+	if err != nil || r.Params.Limit != 1 {
 		t.Errorf("a bucket without a burst: %+v, %v; want the events of its rate", r, err)
 	}
 }
@@ -94,19 +94,19 @@ func anyRule(t *rapid.T) Rule {
 		Name:      rapid.StringMatching(`([A-Za-z0-9][A-Za-z0-9._-]{0,63})?`).Draw(t, "name"),
 		Per:       Scope(rapid.IntRange(0, 2).Draw(t, "per")),
 		OnFailure: FailurePolicy(rapid.IntRange(0, 2).Draw(t, "on failure")),
-		Spec:      buckets.Spec{Algorithm: rapid.SampledFrom(buckets.Algorithms()).Draw(t, "algorithm")},
+		Params:    buckets.Params{Algorithm: rapid.SampledFrom(buckets.Algorithms()).Draw(t, "algorithm")},
 	}
 	if r.Per == PerTenant {
 		r.Heavy = Share(rapid.Int64Range(0, int64(whole)-1).Draw(t, "share"))
 	}
-	r.Spec.Limit = rapid.Int64Range(1, 100_000).Draw(t, "limit")
-	r.Cost = rapid.Int64Range(0, min(MaxCost, r.Spec.Limit)).Draw(t, "cost")
+	r.Params.Limit = rapid.Int64Range(1, 100_000).Draw(t, "limit")
+	r.Cost = rapid.Int64Range(0, min(MaxCost, r.Params.Limit)).Draw(t, "cost")
 	period := time.Duration(rapid.Int64Range(1, 1e12).Draw(t, "period")) * time.Microsecond
-	switch r.Spec.Algorithm {
+	switch r.Params.Algorithm {
 	case buckets.TokenBucket, buckets.LeakyBucket:
-		r.Spec.Rate = buckets.Rate{Events: rapid.Int64Range(1000, buckets.MaxEvents).Draw(t, "events"), Period: period}
+		r.Params.Rate = buckets.Rate{Events: rapid.Int64Range(1000, buckets.MaxEvents).Draw(t, "events"), Period: period}
 	default:
-		r.Spec.Window = period
+		r.Params.Window = period
 	}
 	return r
 }
@@ -163,8 +163,8 @@ func FuzzParseRule(f *testing.F) {
 
 func TestShareOfALimit(t *testing.T) {
 	for _, tt := range []struct {
-		nodes      int
-		spec, want string
+		nodes        int
+		params, want string
 	}{
 		{1, "token_bucket 10/s burst 100", "token_bucket 10/s burst 100"},
 		{3, "token_bucket 10/s burst 100", "token_bucket 10/3s burst 33"}, // exact rate, limit rounded down
@@ -172,10 +172,10 @@ func TestShareOfALimit(t *testing.T) {
 		{4, "sliding_log 100/m", "sliding_log 25/m"},
 		{4, "leaky_bucket 100/366d depth 8", "leaky_bucket 25/366d depth 2"}, // no longer period fits
 	} {
-		r := rule(t, tt.spec)
-		r.Spec = share(r.Spec, tt.nodes)
+		r := rule(t, tt.params)
+		r.Params = share(r.Params, tt.nodes)
 		if r.String() != tt.want {
-			t.Errorf("%s by %d nodes: %v, want %s", tt.spec, tt.nodes, r, tt.want)
+			t.Errorf("%s by %d nodes: %v, want %s", tt.params, tt.nodes, r, tt.want)
 		}
 		if err := r.Validate(); err != nil {
 			t.Error(err)

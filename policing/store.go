@@ -23,7 +23,7 @@ type ask struct {
 // left with nothing taken, and Allowed whether that rule alone would have let it pass.
 type store interface {
 	take(ctx context.Context, asks []ask) ([]buckets.Decision, error)
-	set(rule int, spec buckets.Spec) error
+	set(rule int, params buckets.Params) error
 	close()
 }
 
@@ -33,7 +33,7 @@ type redisStore struct{ limiters []*buckets.Redis }
 func newRedisStore(rules []Rule, cfg Config) (*redisStore, error) {
 	s := &redisStore{}
 	for _, r := range rules {
-		l, err := buckets.NewRedis(cfg.Redis, r.Spec, buckets.RedisConfig{Prefix: cfg.Prefix + ":" + r.Name, Tag: cfg.Tag, Clock: cfg.Clock})
+		l, err := buckets.NewRedis(cfg.Redis, r.Params, buckets.RedisConfig{Prefix: cfg.Prefix + ":" + r.Name, Tag: cfg.Tag, Clock: cfg.Clock})
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
@@ -58,7 +58,7 @@ func (s *redisStore) take(ctx context.Context, asks []ask) ([]buckets.Decision, 
 	return decisions, err
 }
 
-func (s *redisStore) set(rule int, spec buckets.Spec) error { return s.limiters[rule].Set(spec) }
+func (s *redisStore) set(rule int, params buckets.Params) error { return s.limiters[rule].Set(params) }
 
 func (s *redisStore) close() {} // the client is the caller's
 
@@ -131,7 +131,7 @@ func (s *memoryStore) look(ctx context.Context, asks []ask, decisions []buckets.
 	return false, nil
 }
 
-func (s *memoryStore) set(rule int, spec buckets.Spec) error { return s.limiters[rule].Set(spec) }
+func (s *memoryStore) set(rule int, params buckets.Params) error { return s.limiters[rule].Set(params) }
 
 func (s *memoryStore) close() {
 	for _, l := range s.limiters {

@@ -38,7 +38,7 @@ func newAdmitted(rules []policing.Rule) (*admitted, error) {
 		case r.Heavy != 0:
 			return nil, &FieldError{"admit", r.String(), "a rule for all tenants: a queue does not know who is heavy"}
 		}
-		l, err := buckets.NewInScript(r.Spec)
+		l, err := buckets.NewInScript(r.Params)
 		if err != nil {
 			return nil, fmt.Errorf("admit: %w: %w", ErrInvalid, err)
 		}

@@ -17,7 +17,7 @@ type exact struct {
 	known   bool // Redis held something of the tenant before it restarted last
 }
 
-func interval(r buckets.Rate) *big.Rat { return big.NewRat(r.PeriodMicros(), r.Events) }
+func interval(r buckets.Rate) *big.Rat { return big.NewRat(r.Period.Microseconds(), r.Events) }
 
 // up rounds up to the µs: a slot is never early.
 func up(r *big.Rat) int64 {

@@ -51,8 +51,8 @@ func check(err error) {
 
 func memory(rounds int) error {
 	ctx := context.Background()
-	spec := buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1_000_000_000, Rate: buckets.PerSecond(1_000_000_000)}
-	ours, err := buckets.NewMemory(spec, buckets.MemoryConfig{})
+	params := buckets.Params{Algorithm: buckets.TokenBucket, Limit: 1_000_000_000, Rate: buckets.PerSecond(1_000_000_000)}
+	ours, err := buckets.NewMemory(params, buckets.MemoryConfig{})
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func memory(rounds int) error {
 
 func inRedis(rounds int, rdb *redis.Client) error {
 	ctx := context.Background()
-	spec := buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1_000_000, Rate: buckets.PerSecond(1_000_000)}
-	ours, err := buckets.NewRedis(rdb, spec, buckets.RedisConfig{})
+	params := buckets.Params{Algorithm: buckets.TokenBucket, Limit: 1_000_000, Rate: buckets.PerSecond(1_000_000)}
+	ours, err := buckets.NewRedis(rdb, params, buckets.RedisConfig{})
 	if err != nil {
 		return err
 	}

@@ -143,9 +143,9 @@ func (t *tracing) run(c *cli.Context) error {
 	for _, n := range t.sizes {
 		size = max(size, int64(*n)) // one of them is given
 	}
-	spec := buckets.Spec{Algorithm: buckets.Algorithm(t.algorithm), Limit: size, Window: t.window, Rate: t.rate}
+	params := buckets.Params{Algorithm: buckets.Algorithm(t.algorithm), Limit: size, Window: t.window, Rate: t.rate}
 	queue := buckets.LeakyQueue{Depth: size, Rate: t.rate, Grace: t.grace}
-	invalid := spec.Validate
+	invalid := params.Validate
 	if t.algorithm == leakyQueue {
 		invalid = queue.Validate
 	}
@@ -156,7 +156,7 @@ func (t *tracing) run(c *cli.Context) error {
 		if t.algorithm == leakyQueue {
 			return printQueueTrace(c, trace.Queue(queue, t.calls))
 		}
-		l, err := buckets.NewMemory(spec, buckets.MemoryConfig{Clock: clock.Micros})
+		l, err := buckets.NewMemory(params, buckets.MemoryConfig{Clock: clock.Micros})
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (t *tracing) run(c *cli.Context) error {
 		}
 		return printQueueTrace(c, rows)
 	}
-	l, err := buckets.NewRedis(s.Client, spec, buckets.RedisConfig{Prefix: key, Clock: clock.Micros})
+	l, err := buckets.NewRedis(s.Client, params, buckets.RedisConfig{Prefix: key, Clock: clock.Micros})
 	if err != nil {
 		return err
 	}

@@ -23,9 +23,9 @@ func printQueueTrace(c *cli.Context, rows []trace.QueueRow) error {
 	return printRows(c, rows, []string{">AT", "ANSWER", ">WAIT", ">LEAVES AT", ">RETRY AFTER"}, func(r trace.QueueRow) []string {
 		leaves := "-"
 		if r.Allowed {
-			leaves = trace.Seconds(r.At + r.Wait.Microseconds())
+			leaves = trace.Seconds(r.At + r.LeavesIn.Microseconds())
 		}
-		return []string{trace.Seconds(r.At), answer(r.Allowed), exact(r.Wait), leaves, exact(r.RetryAfter)}
+		return []string{trace.Seconds(r.At), answer(r.Allowed), exact(r.LeavesIn), leaves, exact(r.RetryAfter)}
 	})
 }
 

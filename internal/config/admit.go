@@ -143,8 +143,8 @@ func (d *decoder) finish(w draft, size int64) policing.Rule {
 	}
 	if n, ok := w.at["cost"]; ok {
 		r.Cost = d.count(n, policing.MaxCost)
-		if r.Cost > r.Spec.Limit {
-			d.wrong(n, fmt.Sprintf("at most %d, or no job could ever pass", r.Spec.Limit))
+		if r.Cost > r.Params.Limit {
+			d.wrong(n, fmt.Sprintf("at most %d, or no job could ever pass", r.Params.Limit))
 		}
 	}
 	return r
@@ -152,7 +152,7 @@ func (d *decoder) finish(w draft, size int64) policing.Rule {
 
 func (d *decoder) ruleName(n node) string {
 	name, _ := scalar(n.Node)
-	probe := policing.Rule{Name: name, Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1, Rate: buckets.PerSecond(1)}}
+	probe := policing.Rule{Name: name, Params: buckets.Params{Algorithm: buckets.TokenBucket, Limit: 1, Rate: buckets.PerSecond(1)}}
 	if name == "" || probe.Validate() != nil {
 		d.wrong(n, "1 to 64 of letters, digits, '.', '_' and '-', the first a letter or digit")
 		return ""

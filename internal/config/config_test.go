@@ -58,8 +58,8 @@ func TestParseContract(t *testing.T) {
 					Timeout: 10 * time.Minute, MaxWait: time.Hour, MaxInFlight: 4, Retention: time.Hour,
 				},
 				Admit: []policing.Rule{
-					{Spec: buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1000, Rate: buckets.PerSecond(100)}},
-					{Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}},
+					{Params: buckets.Params{Algorithm: buckets.TokenBucket, Limit: 1000, Rate: buckets.PerSecond(100)}},
+					{Params: buckets.Params{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}},
 				},
 			},
 			Concurrency: 16,
@@ -130,10 +130,10 @@ downstreams:
 			},
 			"files": {
 				Policy: shaper.DownstreamPolicy{Admit: []policing.Rule{
-					{Spec: buckets.Spec{Algorithm: buckets.SlidingLog, Limit: 5, Window: time.Minute}},
-					{Spec: buckets.Spec{Algorithm: buckets.SlidingCounter, Limit: 6, Window: time.Hour}},
-					{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 3, Rate: buckets.Rate{Events: 1, Period: 90 * time.Second}}},
-					{Spec: buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: buckets.PerSecond(10)},
+					{Params: buckets.Params{Algorithm: buckets.SlidingLog, Limit: 5, Window: time.Minute}},
+					{Params: buckets.Params{Algorithm: buckets.SlidingCounter, Limit: 6, Window: time.Hour}},
+					{Params: buckets.Params{Algorithm: buckets.LeakyBucket, Limit: 3, Rate: buckets.Rate{Events: 1, Period: 90 * time.Second}}},
+					{Params: buckets.Params{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: buckets.PerSecond(10)},
 						Name: "both", Per: policing.PerDownstream, Cost: 5},
 				}},
 				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 20},

@@ -33,4 +33,4 @@ func (d *Downstream) logGrant(t *Tenant, j *Job, slot, missed int64) {
 		d.Policy.Tolerance.Microseconds(), missed)
 }
 
-func fraction(r buckets.Rate) string { return fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()) }
+func fraction(r buckets.Rate) string { return fmt.Sprintf("%d/%d", r.Events, r.Period.Microseconds()) }

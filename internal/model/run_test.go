@@ -89,7 +89,7 @@ func TestRunKeepsThePromises(t *testing.T) {
 			if s.At < s.Slot || s.At > s.Slot+20_000 {
 				t.Errorf("%s began %d µs after its slot", s.ID, s.At-s.Slot)
 			}
-			interval := func(r buckets.Rate) int64 { return r.PeriodMicros() / r.Events }
+			interval := func(r buckets.Rate) int64 { return r.Period.Microseconds() / r.Events }
 			own := interval(w.tenant[s.Tenant].Rate)
 			if prev, ok := last[s.Tenant]; ok {
 				if s.Slot-prev < own {

@@ -66,4 +66,4 @@ func (d *Downstream) turn(tl buckets.Timeline, r buckets.Rate, out int64, terms 
 
 // step is an interval in µs, as a double: enough for what is only likely, and what the scripts
 // have.
-func step(r buckets.Rate) float64 { return float64(r.PeriodMicros()) / float64(r.Events) }
+func step(r buckets.Rate) float64 { return float64(r.Period.Microseconds()) / float64(r.Events) }

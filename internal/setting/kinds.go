@@ -93,7 +93,7 @@ func Rate[S any](name, key, meaning string, at func(*S) *buckets.Rate, def bucke
 }
 
 // KeepRate returns how Redis keeps a rate: the exact fraction, with its period in µs.
-func KeepRate(r buckets.Rate) string { return fmt.Sprintf("%d/%d", r.Events, r.PeriodMicros()) }
+func KeepRate(r buckets.Rate) string { return fmt.Sprintf("%d/%d", r.Events, r.Period.Microseconds()) }
 
 // RecallRate reads what KeepRate wrote.
 func RecallRate(s string) buckets.Rate {

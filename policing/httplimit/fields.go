@@ -31,7 +31,7 @@ func WriteFields(h http.Header, v policing.Verdict, ietf bool) {
 			continue
 		}
 		name := quoted(r.Rule.Name)
-		q, w := quota(r.Rule.Spec)
+		q, w := quota(r.Rule.Params)
 		policies = append(policies, name+";q="+number(q)+";w="+seconds(max(w, 1)))
 		states = append(states, name+";r="+number(r.Remaining)+";t="+seconds(r.ResetAfter))
 	}
@@ -93,7 +93,7 @@ func quoted(s string) string {
 
 // quota returns how much passes in how long: a window's limit and length, a bucket's
 // capacity and the time it takes to fill.
-func quota(s buckets.Spec) (limit int64, in time.Duration) {
+func quota(s buckets.Params) (limit int64, in time.Duration) {
 	if s.Window > 0 {
 		return s.Limit, s.Window
 	}

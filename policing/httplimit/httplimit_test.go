@@ -43,7 +43,7 @@ func rule(t testing.TB, text string) policing.Rule {
 func ruling(t testing.TB, text string, d buckets.Decision) policing.Ruling {
 	t.Helper()
 	r := rule(t, text)
-	d.Limit = r.Spec.Limit
+	d.Limit = r.Params.Limit
 	return policing.Ruling{Rule: r, Asked: true, Decision: d}
 }
 
@@ -227,7 +227,7 @@ func FuzzFields(f *testing.F) {
 	f.Add("a\"b\\c\r\nSet-Cookie: x\xff", int64(-1), int64(-1<<63), int64(1<<63-1), int64(-1), true)
 	f.Fuzz(func(t *testing.T, name string, limit, remaining, wait, retry int64, unavailable bool) {
 		r := policing.Ruling{
-			Rule:     policing.Rule{Name: name, Spec: buckets.Spec{Algorithm: buckets.FixedWindow, Limit: limit, Window: time.Duration(wait)}},
+			Rule:     policing.Rule{Name: name, Params: buckets.Params{Algorithm: buckets.FixedWindow, Limit: limit, Window: time.Duration(wait)}},
 			Asked:    true,
 			Decision: buckets.Decision{Limit: limit, Remaining: remaining, ResetAfter: time.Duration(wait), RetryAfter: time.Duration(retry)},
 		}

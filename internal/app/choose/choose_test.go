@@ -73,7 +73,7 @@ func TestChoicesAreReady(t *testing.T) {
 			continue
 		}
 		r, err := policing.ParseRule(strings.TrimSuffix(text, "'"))
-		if err != nil || r != f.Downstreams["d"].Policy.Admit[0] || string(r.Spec.Algorithm) != choice.Algorithm {
+		if err != nil || r != f.Downstreams["d"].Policy.Admit[0] || string(r.Params.Algorithm) != choice.Algorithm {
 			t.Errorf("%s: the flag says %v, %v, the file %v", choice.Algorithm, r, err, f.Downstreams["d"].Policy.Admit)
 		}
 	}

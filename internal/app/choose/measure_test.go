@@ -24,15 +24,15 @@ var clients = flag.Int("clients", 2000, "clients of TestStatePerClient")
 
 // measured are the algorithms, and how many requests each client has in its state.
 var measured = []struct {
-	spec     buckets.Spec
+	params   buckets.Params
 	requests int64
 }{
-	{buckets.Spec{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}, 1},
-	{buckets.Spec{Algorithm: buckets.SlidingLog, Limit: 1000, Window: time.Hour}, 1},
-	{buckets.Spec{Algorithm: buckets.SlidingLog, Limit: 1000, Window: time.Hour}, 100},
-	{buckets.Spec{Algorithm: buckets.SlidingCounter, Limit: 1000, Window: time.Hour}, 1},
-	{buckets.Spec{Algorithm: buckets.TokenBucket, Limit: 1000, Rate: buckets.Rate{Events: 1, Period: time.Minute}}, 1},
-	{buckets.Spec{Algorithm: buckets.LeakyBucket, Limit: 1000, Rate: buckets.Rate{Events: 1, Period: time.Minute}}, 1},
+	{buckets.Params{Algorithm: buckets.FixedWindow, Limit: 1000, Window: 24 * time.Hour}, 1},
+	{buckets.Params{Algorithm: buckets.SlidingLog, Limit: 1000, Window: time.Hour}, 1},
+	{buckets.Params{Algorithm: buckets.SlidingLog, Limit: 1000, Window: time.Hour}, 100},
+	{buckets.Params{Algorithm: buckets.SlidingCounter, Limit: 1000, Window: time.Hour}, 1},
+	{buckets.Params{Algorithm: buckets.TokenBucket, Limit: 1000, Rate: buckets.Rate{Events: 1, Period: time.Minute}}, 1},
+	{buckets.Params{Algorithm: buckets.LeakyBucket, Limit: 1000, Rate: buckets.Rate{Events: 1, Period: time.Minute}}, 1},
 }
 
 // What a client costs: in the process, and in Redis.
@@ -44,11 +44,11 @@ func TestStatePerClient(t *testing.T) {
 		if m.requests > 1 {
 			n /= int(m.requests)
 		}
-		counted, heap := inMemory(t, m.spec, n, m.requests)
-		used, usage := inRedis(t, rdb, m.spec, n, m.requests)
-		t.Logf("%-15s %3d each  %5d %5d  %5d %5d", m.spec.Algorithm, m.requests, counted, heap, used, usage)
+		counted, heap := inMemory(t, m.params, n, m.requests)
+		used, usage := inRedis(t, rdb, m.params, n, m.requests)
+		t.Logf("%-15s %3d each  %5d %5d  %5d %5d", m.params.Algorithm, m.requests, counted, heap, used, usage)
 		if counted <= 0 || usage <= 0 {
-			t.Errorf("%s: nothing was measured", m.spec.Algorithm)
+			t.Errorf("%s: nothing was measured", m.params.Algorithm)
 		}
 	}
 }
@@ -56,11 +56,11 @@ func TestStatePerClient(t *testing.T) {
 // client names a client as long as a UUID is.
 func client(i int) string { return fmt.Sprintf("client-%029d", i) }
 
-func inMemory(t *testing.T, spec buckets.Spec, n int, requests int64) (counted, heap int64) {
+func inMemory(t *testing.T, params buckets.Params, n int, requests int64) (counted, heap int64) {
 	before := heapInUse()
 	now := time.Now().UnixMicro()
 	// No two requests at one instant: a log would keep them together.
-	l, err := buckets.NewMemory(spec, buckets.MemoryConfig{MaxKeys: 2 * n, MaxBytes: 8 << 30, Clock: func() int64 { now++; return now }})
+	l, err := buckets.NewMemory(params, buckets.MemoryConfig{MaxKeys: 2 * n, MaxBytes: 8 << 30, Clock: func() int64 { now++; return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +88,13 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func inRedis(t *testing.T, rdb *redis.Client, spec buckets.Spec, n int, requests int64) (used, usage int64) {
+func inRedis(t *testing.T, rdb *redis.Client, params buckets.Params, n int, requests int64) (used, usage int64) {
 	ctx := context.Background()
 	if err := rdb.FlushAll(ctx).Err(); err != nil { // of our own Redis
 		t.Fatal(err)
 	}
 	before := usedMemory(t, rdb)
-	l, err := buckets.NewRedis(rdb, spec, buckets.RedisConfig{})
+	l, err := buckets.NewRedis(rdb, params, buckets.RedisConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

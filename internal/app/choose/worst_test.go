@@ -11,12 +11,14 @@ import (
 // gets into any window of 10 s is never more, and not much less.
 func TestWorstCase(t *testing.T) {
 	const window = 10 * time.Second
-	limit := func(a buckets.Algorithm) buckets.Spec { return buckets.Spec{Algorithm: a, Limit: 10, Window: window} }
-	bucket := func(a buckets.Algorithm) buckets.Spec {
-		return buckets.Spec{Algorithm: a, Limit: 10, Rate: buckets.PerSecond(1)}
+	limit := func(a buckets.Algorithm) buckets.Params {
+		return buckets.Params{Algorithm: a, Limit: 10, Window: window}
+	}
+	bucket := func(a buckets.Algorithm) buckets.Params {
+		return buckets.Params{Algorithm: a, Limit: 10, Rate: buckets.PerSecond(1)}
 	}
 	for _, row := range []struct {
-		spec        buckets.Spec
+		params      buckets.Params
 		most, least int64 // the bound, and what the greedy client gets at least
 	}{
 		{limit(buckets.FixedWindow), 20, 20},
@@ -27,19 +29,19 @@ func TestWorstCase(t *testing.T) {
 	} {
 		worst := int64(0)
 		for start := range int64(250) {
-			worst = max(worst, greedy(t, row.spec, window, start))
+			worst = max(worst, greedy(t, row.params, window, start))
 		}
 		if worst > row.most || worst < row.least {
-			t.Errorf("%s: %d in a window, want %d to %d", row.spec.Algorithm, worst, row.least, row.most)
+			t.Errorf("%s: %d in a window, want %d to %d", row.params.Algorithm, worst, row.least, row.most)
 		}
 	}
 }
 
 // greedy is quiet before a step, and from then on takes all that there is. It returns the most that passed in any half-open
 // window.
-func greedy(t *testing.T, spec buckets.Spec, window time.Duration, start int64) int64 {
+func greedy(t *testing.T, params buckets.Params, window time.Duration, start int64) int64 {
 	now := int64(0)
-	l, err := buckets.NewMemory(spec, buckets.MemoryConfig{Clock: func() int64 { return now }})
+	l, err := buckets.NewMemory(params, buckets.MemoryConfig{Clock: func() int64 { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func greedy(t *testing.T, spec buckets.Spec, window time.Duration, start int64) 
 			continue
 		}
 		if d, err := l.AllowN(t.Context(), "k", look.Remaining); err != nil || !d.Allowed {
-			t.Fatalf("%s at %d: %d remain, and yet %+v, %v", spec.Algorithm, now, look.Remaining, d, err)
+			t.Fatalf("%s at %d: %d remain, and yet %+v, %v", params.Algorithm, now, look.Remaining, d, err)
 		}
 		history = append(history, passed{now, look.Remaining})
 	}

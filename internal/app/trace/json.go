@@ -25,5 +25,5 @@ func (r QueueRow) MarshalJSON() ([]byte, error) {
 		Allowed    bool  `json:"allowed"`
 		Wait       int64 `json:"wait_us"`
 		RetryAfter int64 `json:"retry_after_us"`
-	}{r.At, r.Allowed, wire.Micros(r.Wait), wire.Micros(r.RetryAfter)})
+	}{r.At, r.Allowed, wire.Micros(r.LeavesIn), wire.Micros(r.RetryAfter)})
 }

@@ -103,14 +103,14 @@ func (v vector) run(t *testing.T, rdb redis.UniversalClient) {
 		v.checkQueue(t, buckets.LeakyQueue{Depth: v.Params.Depth, Rate: rate, Grace: time.Duration(v.Params.Grace) * time.Microsecond}, rdb, calls)
 		return
 	}
-	spec := buckets.Spec{Algorithm: buckets.Algorithm(v.Algorithm), Limit: max(v.Params.Limit, v.Params.Capacity, v.Params.Depth), Rate: rate,
+	params := buckets.Params{Algorithm: buckets.Algorithm(v.Algorithm), Limit: max(v.Params.Limit, v.Params.Capacity, v.Params.Depth), Rate: rate,
 		Window: time.Duration(v.Params.Window) * time.Microsecond}
 	clock := &Clock{}
-	memory, err := buckets.NewMemory(spec, buckets.MemoryConfig{Clock: clock.Micros})
+	memory, err := buckets.NewMemory(params, buckets.MemoryConfig{Clock: clock.Micros})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inRedis, err := buckets.NewRedis(rdb, spec, buckets.RedisConfig{Clock: clock.Micros})
+	inRedis, err := buckets.NewRedis(rdb, params, buckets.RedisConfig{Clock: clock.Micros})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func (v vector) checkQueue(t *testing.T, q buckets.LeakyQueue, rdb redis.Univers
 	}
 	for i, got := range Queue(q, calls) {
 		r := v.Rows[i]
-		if got.Allowed != r.OK || wire.Micros(got.Wait) != r.Wait || wire.Micros(got.RetryAfter) != r.Retry {
+		if got.Allowed != r.OK || wire.Micros(got.LeavesIn) != r.Wait || wire.Micros(got.RetryAfter) != r.Retry {
 			t.Fatalf("row %d: %+v, want %+v", i, got, r)
 		}
 		if stored[i] != got {

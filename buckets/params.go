@@ -35,33 +35,33 @@ func Algorithms() []Algorithm {
 	return []Algorithm{FixedWindow, SlidingLog, SlidingCounter, TokenBucket, LeakyBucket}
 }
 
-// Bounds of a Spec.
+// MaxLimit is the largest Limit of Params.
 const (
-	MaxLimit    = 1_000_000_000 // of a window or a bucket
-	MaxLogLimit = 100_000       // of a sliding log, which remembers that many
+	MaxLimit    = 1_000_000_000
+	maxLogLimit = 100_000
 )
 
-// Spec is an algorithm with its parameters. Plain value; compare with ==.
+// Params are an algorithm and its parameters. A plain value; compare with ==.
 //
 // The three windows use Limit and Window, the two buckets Limit (the capacity, or
 // depth) and Rate. What an algorithm does not use must be zero.
-type Spec struct {
+type Params struct {
 	Algorithm Algorithm
-	Limit     int64
+	Limit     int64         // up to MaxLimit; of a sliding log, which remembers that many, up to 100,000
 	Window    time.Duration // whole µs
 	Rate      Rate
 }
 
 // Validate returns nil when the algorithm can be computed exactly with these parameters;
 // otherwise an error that wraps ErrParameter or ErrRate and says what would be right.
-func (s Spec) Validate() error {
+func (s Params) Validate() error {
 	_, err := newPlan(s, storeClock)
 	return err
 }
 
-// plan is a valid Spec made ready: what each call would compute again.
+// plan is Params that are valid, made ready: what each call would compute again.
 type plan struct {
-	spec   Spec
+	params Params
 	limit  int64
 	window int64 // µs
 
@@ -96,14 +96,14 @@ const (
 // outOfOrder is how many intervals or windows a caller's clock may be out of order.
 const outOfOrder = 64
 
-func newPlan(s Spec, kind clockKind) (*plan, error) {
-	p := &plan{spec: s, limit: s.Limit, note: kind == callerClock}
+func newPlan(s Params, kind clockKind) (*plan, error) {
+	p := &plan{params: s, limit: s.Limit, note: kind == callerClock}
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: "+format, append([]any{ErrParameter, s.Algorithm}, args...)...)
 	}
 	most := int64(MaxLimit)
 	if s.Algorithm == SlidingLog {
-		most = MaxLogLimit
+		most = maxLogLimit
 	}
 	if s.Limit < 1 || s.Limit > most {
 		return nil, bad("limit %d: want 1 to %d", s.Limit, most)
@@ -125,7 +125,7 @@ func newPlan(s Spec, kind clockKind) (*plan, error) {
 		if s.Window != 0 {
 			return nil, bad("window %v: want none, a bucket has a rate", s.Window)
 		}
-		p.events, p.period = s.Rate.Events, s.Rate.PeriodMicros()
+		p.events, p.period = s.Rate.Events, s.Rate.periodMicros()
 		p.fraction = fmt.Sprintf("%d/%d", p.events, p.period)
 		p.interval, _ = s.Rate.span(1)
 		var ok bool
@@ -153,7 +153,7 @@ func (p *plan) cost(n int64) span {
 	case p.limit:
 		return p.full
 	}
-	c, _ := p.spec.Rate.span(n)
+	c, _ := p.params.Rate.span(n)
 	return c
 }
 
@@ -180,7 +180,7 @@ func (p *plan) decision(a answer) Decision {
 }
 
 // takeOne is the whole of a pure call: parameters, cost, and the arithmetic.
-func takeOne(s Spec, want []Algorithm, n int64, take func(p *plan, n int64) answer) (Decision, error) {
+func takeOne(s Params, want []Algorithm, n int64, take func(p *plan, n int64) answer) (Decision, error) {
 	p, err := newPlan(s, callerClock)
 	if err != nil {
 		return Decision{}, err
