@@ -32,7 +32,7 @@ func OpenEmbedded(ctx context.Context, dir string) (*Embedded, error) {
 		e.temp = dir
 	}
 	var err error
-	if e.store, err = store.Open(ctx, store.Options{DataDir: dir, Embed: true, Name: "jobshaper"}); err != nil {
+	if e.store, err = store.Open(ctx, store.Config{DataDir: dir, Embed: true, Name: "jobshaper"}); err != nil {
 		return nil, errors.Join(err, e.removeTemp())
 	}
 	return e, nil

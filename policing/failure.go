@@ -59,13 +59,13 @@ func (g *guard) do(ctx context.Context, call func(context.Context) error) error 
 // retryAfter is what a caller is told who was refused for want of the store: when it is
 // tried again, at least the deadline.
 func (g *guard) retryAfter() time.Duration {
-	wait, _ := g.breaker.Wait(time.Now())
+	wait, _ := g.breaker.State(time.Now())
 	return max(wait, g.deadline)
 }
 
 // open reports whether calls are being spared.
 func (g *guard) open() bool {
-	_, closed := g.breaker.Wait(time.Now())
+	_, closed := g.breaker.State(time.Now())
 	return !closed
 }
 

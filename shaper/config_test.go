@@ -163,7 +163,7 @@ func TestApplyInParts(t *testing.T) {
 			if err := apply(admin, 1); err != nil {
 				t.Fatal(err)
 			}
-			broken, err := redisurl.Open(server.URL(), redisurl.Options{Hooks: []redis.Hook{&cut{steps}}})
+			broken, err := redisurl.Open(server.URL(), redisurl.Config{Hooks: []redis.Hook{&cut{steps}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,7 +44,7 @@ func TestPoolIsSoonKnownAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	hook := failures{"hgetall", make(chan struct{}, 100)} // what a beat asks first, and nobody else here
-	rdb, err := redisurl.Open(server.URL(), redisurl.Options{Hooks: []redis.Hook{hook}})
+	rdb, err := redisurl.Open(server.URL(), redisurl.Config{Hooks: []redis.Hook{hook}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,7 +101,7 @@ func (f *verifying) file(c *cli.Context) error {
 	return printVerified(c, v)
 }
 
-func printVerified(c *cli.Context, v verify.Verdict) error {
+func printVerified(c *cli.Context, v verify.Findings) error {
 	var err error
 	if c.Bool("json") {
 		err = v.PrintJSON(cliutil.NewJSONLines(c.App.Writer))

@@ -72,7 +72,7 @@ func (s *store) find(ctx context.Context, tenant, id string) (job shaper.Job, er
 
 // away reports whether requests are being spared.
 func (s *store) away() bool {
-	_, closed := s.breaker.Wait(time.Now())
+	_, closed := s.breaker.State(time.Now())
 	return !closed
 }
 
@@ -116,7 +116,7 @@ func saysAway(err error) bool {
 func (s *store) probe(ctx context.Context) {
 	since := time.Now()
 	for {
-		wait, closed := s.breaker.Wait(time.Now())
+		wait, closed := s.breaker.State(time.Now())
 		if closed {
 			s.log.Info("the store answers again", "downstream", s.downstream, "away", time.Since(since).Round(time.Millisecond))
 			return

@@ -224,7 +224,7 @@ func TestBlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Close)
-	rdb, err := redisurl.Open("redis://"+proxy.Addr(), redisurl.Options{})
+	rdb, err := redisurl.Open("redis://"+proxy.Addr(), redisurl.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 // startBehind starts what works without HTTP.
 func (d *daemon) startBehind(ctx context.Context) (Running, error) {
 	var err error
-	d.store, err = store.Open(ctx, store.Options{URL: d.cfg.Redis, DataDir: d.cfg.DataDir, Embed: true, Check: true, Accept: d.cfg.Accept,
+	d.store, err = store.Open(ctx, store.Config{URL: d.cfg.Redis, DataDir: d.cfg.DataDir, Embed: true, Check: true, Accept: d.cfg.Accept,
 		Name: "shaper", PoolSize: d.poolSize(), Log: d.log})
 	if err != nil {
 		return Running{}, err

@@ -85,8 +85,8 @@ func (b *Breaker) Returned(p Pass) {
 	}
 }
 
-// Wait returns how long until the store may be tried, and whether the breaker is closed.
-func (b *Breaker) Wait(now time.Time) (time.Duration, bool) {
+// State returns how long until the store may be tried, and whether the breaker is closed.
+func (b *Breaker) State(now time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(0, b.until.Sub(now)), b.until.IsZero()

@@ -32,7 +32,7 @@ func daemon(dir string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	client, err := redisurl.Open(s.URL(), redisurl.Options{})
+	client, err := redisurl.Open(s.URL(), redisurl.Config{})
 	if err == nil {
 		err = client.Set(context.Background(), "k", "acknowledged", 0).Err()
 	}

@@ -41,7 +41,7 @@ func start(t *testing.T, dir string) *Store {
 
 func open(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := redisurl.Open(url, redisurl.Options{})
+	client, err := redisurl.Open(url, redisurl.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func noStore(dir, detail string) error {
 
 // ping asks once. An answer that is an error, such as LOADING, is an answer.
 func ping(url string) error {
-	client, err := redisurl.Open(url, redisurl.Options{})
+	client, err := redisurl.Open(url, redisurl.Config{})
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func TestCheckRealServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client, err := Open(fmt.Sprintf("redis://worker:pw@%s", s.Addr()), Options{})
+		client, err := Open(fmt.Sprintf("redis://worker:pw@%s", s.Addr()), Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestCheckMiniredis(t *testing.T) {
 
 func TestOpenTalksToARealServer(t *testing.T) {
 	s := redistest.Start(t, redistest.Password("p@ss/word"))
-	client, err := Open("redis://:p%40ss%2Fword@"+s.Addr()+"/2", Options{Name: "shaper-test"})
+	client, err := Open("redis://:p%40ss%2Fword@"+s.Addr()+"/2", Config{Name: "shaper-test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,7 +94,7 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			client, err := Open(row.url, Options{})
+			client, err := Open(row.url, Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

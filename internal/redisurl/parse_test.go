@@ -132,7 +132,7 @@ func TestErrorsHoldNoPassword(t *testing.T) {
 		"redis-sentinel://a?master=m&sentinel_password=hunter2",
 		"redis-cluster://:hunter2@a/9",
 	} {
-		_, err := Open(url, Options{})
+		_, err := Open(url, Config{})
 		if err == nil {
 			t.Errorf("%s: no error", url)
 		} else if strings.Contains(err.Error(), secret) {
@@ -162,7 +162,7 @@ func TestRedact(t *testing.T) {
 
 func TestDefaultsAndOverrides(t *testing.T) {
 	open := func(url string) *redis.Options {
-		client, err := Open(url, Options{Name: "shaper", PoolSize: 7})
+		client, err := Open(url, Config{Name: "shaper", PoolSize: 7})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestDefaultsAndOverrides(t *testing.T) {
 		t.Errorf("overridden: got %+v, want %+v", got, want)
 	}
 
-	cluster, err := Open("redis-cluster://h", Options{})
+	cluster, err := Open("redis-cluster://h", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestDefaultsAndOverrides(t *testing.T) {
 	if got := cluster.(*redis.ClusterClient).Options().ClusterStateReloadInterval; got != clusterReload {
 		t.Errorf("ClusterStateReloadInterval = %v, want %v", got, clusterReload)
 	}
-	sentinel, err := Open("redis-sentinel://h?master=m", Options{})
+	sentinel, err := Open("redis-sentinel://h?master=m", Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

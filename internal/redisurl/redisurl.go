@@ -31,8 +31,8 @@ const dialAttempts = 1
 // rather than MOVED is an outage of up to a minute: nothing else tells the client.
 const clusterReload = time.Second
 
-// Options are what a program decides and a URL does not. The zero value serves.
-type Options struct {
+// Config is what a program decides and a URL does not. The zero value serves.
+type Config struct {
 	// Name is shown by CLIENT LIST, unless the URL has client_name.
 	Name string
 	// PoolSize bounds the connections (to each node, in a cluster), unless the URL
@@ -58,7 +58,7 @@ type Options struct {
 //
 // Open does not connect: a server that is away shows at the first command. The
 // client obeys the deadline of a command's context.
-func Open(url string, o Options) (redis.UniversalClient, error) {
+func Open(url string, o Config) (redis.UniversalClient, error) {
 	target, err := parse(url)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func Open(url string, o Options) (redis.UniversalClient, error) {
 }
 
 // fill sets what the URL left open.
-func (o Options) fill(name *string, pool *int, dial, read, write *time.Duration) {
+func (o Config) fill(name *string, pool *int, dial, read, write *time.Duration) {
 	setDefault(name, o.Name)
 	setDefault(pool, o.PoolSize)
 	setDefault(dial, DialTimeout)

@@ -92,7 +92,7 @@ func as(t *testing.T, s *redistest.Server, rules ...any) redis.UniversalClient {
 	if err := s.Client().Do(t.Context(), append([]any{"ACL", "SETUSER", "shaper", ">pw"}, rules...)...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := Open("redis://shaper:pw@"+s.Addr(), Options{})
+	client, err := Open("redis://shaper:pw@"+s.Addr(), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestRights(t *testing.T) {
 		t.Parallel()
 		s := redistest.Start(t, redistest.Password("right"))
 		for _, url := range []string{"redis://:wrong@" + s.Addr(), "redis://" + s.Addr()} {
-			client, err := Open(url, Options{})
+			client, err := Open(url, Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +169,7 @@ func TestRights(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		client, err := Open(strings.Replace(cluster.URL(), "://", "://shaper:pw@", 1), Options{})
+		client, err := Open(strings.Replace(cluster.URL(), "://", "://shaper:pw@", 1), Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ func TestSentinelURL(t *testing.T) {
 	}
 	t.Parallel()
 	set := redistest.StartSentinel(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
-	client, err := Open(set.URL(), Options{})
+	client, err := Open(set.URL(), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestClusterURL(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
-	client, err := Open(cluster.URL(), Options{})
+	client, err := Open(cluster.URL(), Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

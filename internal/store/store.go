@@ -1,6 +1,6 @@
 // Package store opens the Redis that a program works with: the one that the user names, else the embedded one of a
 // data directory. What it returns answers, or Open has said why not and what to do about it
-// (Options.Lazy leaves that to whoever uses it).
+// (Config.Lazy leaves that to whoever uses it).
 package store
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Options say where the store is. The zero value is the embedded store of a running daemon, in the default directory.
-type Options struct {
+// Config says where the store is. The zero value is the embedded store of a running daemon, in the default directory.
+type Config struct {
 	URL      string       // as redisurl.Open takes it; empty = the embedded store
 	DataDir  string       // of the embedded store; default embedded.DefaultDir()
 	Embed    bool         // start the embedded store (a daemon) rather than look for a running one
@@ -47,9 +47,9 @@ const answerWithin = 5 * time.Second
 // examineWithin is how long it may take to examine it: some ten round trips to each node.
 const examineWithin = 10 * time.Second
 
-// Open connects to the store, and starts it where Options.Embed says so. Its error wraps shaper.ErrStore where the store
+// Open connects to the store, and starts it where Config.Embed says so. Its error wraps shaper.ErrStore where the store
 // does not answer or is unfit, and shaper.ErrInvalid where the URL cannot be used.
-func Open(ctx context.Context, o Options) (*Store, error) {
+func Open(ctx context.Context, o Config) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -61,7 +61,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	client, err := redisurl.Open(url, redisurl.Options{Name: o.Name, PoolSize: o.PoolSize})
+	client, err := redisurl.Open(url, redisurl.Config{Name: o.Name, PoolSize: o.PoolSize})
 	if err != nil {
 		return nil, errors.Join(kind{err, shaper.ErrInvalid}, s.stop())
 	}
@@ -88,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 // embed starts or finds the embedded store and returns its URL.
-func (s *Store) embed(ctx context.Context, o Options) (string, error) {
+func (s *Store) embed(ctx context.Context, o Config) (string, error) {
 	if o.DataDir == "" {
 		o.DataDir = embedded.DefaultDir()
 	}
@@ -110,7 +110,7 @@ func (s *Store) embed(ctx context.Context, o Options) (string, error) {
 
 // examine tells each way in which a Redis is unfit to keep jobs, and is an error where jobs will be lost or stuck: better no daemon
 // than one that says "accepted" there. Accept is for whoever sees to it while jobs are there, which needs a daemon that runs.
-func (s *Store) examine(ctx context.Context, o Options) error {
+func (s *Store) examine(ctx context.Context, o Config) error {
 	ctx, cancel := context.WithTimeout(ctx, examineWithin)
 	defer cancel()
 	var unfit []error

@@ -17,12 +17,12 @@ func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
 func TestOpenURL(t *testing.T) {
 	server := redistest.Start(t, redistest.Password("secret"), redistest.Args("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"))
-	_, err := Open(t.Context(), Options{URL: server.URL(), Check: true, Log: slog.New(slog.DiscardHandler)})
+	_, err := Open(t.Context(), Config{URL: server.URL(), Check: true, Log: slog.New(slog.DiscardHandler)})
 	if !errors.Is(err, shaper.ErrStore) || !strings.Contains(err.Error(), "maxmemory-policy allkeys-lru") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a Redis that evicts is accepted: %v", err)
 	}
 	var log bytes.Buffer
-	s, err := Open(t.Context(), Options{URL: server.URL(), Check: true, Accept: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := Open(t.Context(), Config{URL: server.URL(), Check: true, Accept: true, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestOpenURL(t *testing.T) {
 }
 
 func TestEmbedded(t *testing.T) {
-	o := Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	o := Config{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
 	_, err := Open(t.Context(), o)
 	if !errors.Is(err, shaper.ErrStore) || !errors.Is(err, embedded.ErrNoStore) || !strings.Contains(err.Error(), "shaper run") {
 		t.Errorf("no daemon runs: %v; want ErrStore and how to start one", err)
@@ -86,7 +86,7 @@ func TestErrors(t *testing.T) {
 		{"nobody there", t.Context(), "redis://user:secret@127.0.0.1:1", shaper.ErrStore},
 		{"interrupted", cancelled, "redis://127.0.0.1:1", shaper.ErrStore},
 	} {
-		_, err := Open(row.ctx, Options{URL: row.url, Log: slog.New(slog.DiscardHandler)})
+		_, err := Open(row.ctx, Config{URL: row.url, Log: slog.New(slog.DiscardHandler)})
 		if !errors.Is(err, row.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %v and no password", row.name, err, row.want)
 		}
@@ -95,7 +95,7 @@ func TestErrors(t *testing.T) {
 
 // A store that is opened lazily may be away: its user finds out.
 func TestLazy(t *testing.T) {
-	s, err := Open(t.Context(), Options{URL: "redis://127.0.0.1:1", Lazy: true, Log: slog.New(slog.DiscardHandler)})
+	s, err := Open(t.Context(), Config{URL: "redis://127.0.0.1:1", Lazy: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

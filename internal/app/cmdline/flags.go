@@ -40,15 +40,15 @@ func Flags(own ...cli.Flag) []cli.Flag {
 
 // Open opens the store that the flags name, for a command that is soon over. The embedded one must be running.
 func Open(c *cli.Context, name string) (*store.Store, error) {
-	return open(c, store.Options{Name: name})
+	return open(c, store.Config{Name: name})
 }
 
 // OpenLazily is Open for a command that has its own answer to a Redis that is away: whether it answers is not asked.
 func OpenLazily(c *cli.Context, name string) (*store.Store, error) {
-	return open(c, store.Options{Name: name, Lazy: true})
+	return open(c, store.Config{Name: name, Lazy: true})
 }
 
-func open(c *cli.Context, o store.Options) (*store.Store, error) {
+func open(c *cli.Context, o store.Config) (*store.Store, error) {
 	// What the client would log about a store that is away, the error says.
 	log := slog.New(NewConciseHandler(c.App.ErrWriter, slog.LevelError))
 	redisurl.SetLogger(log)

@@ -50,7 +50,7 @@ func Run(ctx context.Context, out io.Writer, columns int, log *slog.Logger) (err
 			err = e
 		}
 	}()
-	s, err := store.Open(ctx, store.Options{DataDir: dir, Embed: true, Log: log})
+	s, err := store.Open(ctx, store.Config{DataDir: dir, Embed: true, Log: log})
 	if err != nil {
 		return err
 	}

@@ -14,15 +14,15 @@ type FileOptions struct {
 }
 
 // File judges a history file, as package history writes them: what has no events in it cannot be judged.
-func File(path string, o FileOptions) (Verdict, error) {
+func File(path string, o FileOptions) (Findings, error) {
 	h, err := history.Read(path)
 	if err != nil {
-		return Verdict{}, err
+		return Findings{}, err
 	}
 	if o.Tenant != "" {
 		h = tenant(h, o.Tenant)
 	}
-	v := Verdict{Of: path, wall: func(at int64) time.Time { return time.Unix(0, at) }}
+	v := Findings{Of: path, wall: func(at int64) time.Time { return time.Unix(0, at) }}
 	if len(h) > 0 && h[0].Wall > 0 {
 		v.wall = func(at int64) time.Time { return time.UnixMicro(h[0].Wall).Add(time.Duration(at - h[0].At)) }
 	}
@@ -48,7 +48,7 @@ func tenant(h history.History, name string) (out history.History) {
 	return out
 }
 
-func (v *Verdict) fileStarts(h, starts history.History, o FileOptions) {
+func (v *Findings) fileStarts(h, starts history.History, o FileOptions) {
 	of := count(len(starts), "start") + " of " + count(tenants(starts), "tenant")
 	v.judge("spacing", of+closest(starts, o.Rule), history.Spacing(h, o.Rule))
 	v.judge("windows", of+inWindows, history.Windows(h, o.Rule))
@@ -71,7 +71,7 @@ func (v *Verdict) fileStarts(h, starts history.History, o FileOptions) {
 }
 
 // fileJobs judges what needs to know what producers were told.
-func (v *Verdict) fileJobs(h history.History, o FileOptions) {
+func (v *Findings) fileJobs(h history.History, o FileOptions) {
 	offers, accepts := h.Of(history.Offer), h.Of(history.Accept)
 	if len(offers) == 0 {
 		v.Unjudged = append(v.Unjudged, "unexpected, recovered, order: no offer in the file")

@@ -30,22 +30,22 @@ func (e *NoLogError) Error() string {
 }
 
 // Log judges a downstream by its departure log. Its error is a *NoLogError if there is none.
-func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options) (Verdict, error) {
+func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options) (Findings, error) {
 	policy, err := admin.Downstream(ctx)
 	if err != nil {
-		return Verdict{}, err
+		return Findings{}, err
 	}
 	b := newBook(o)
 	if err := admin.DepartureLog(ctx, o.Since, func(e shaper.LogEntry) error { b.enter(e); return nil }); err != nil {
-		return Verdict{}, err
+		return Findings{}, err
 	}
 	if len(b.granted) == 0 && o.Tenant != "" {
 		if _, err := admin.Tenant(ctx, o.Tenant); err != nil { // it may be that it was never seen
-			return Verdict{}, err
+			return Findings{}, err
 		}
 	}
 	if len(b.granted) == 0 {
-		return Verdict{}, &NoLogError{downstream, policy.DepartureLog == 0}
+		return Findings{}, &NoLogError{downstream, policy.DepartureLog == 0}
 	}
 	v := b.judge()
 	v.Of = "downstream " + downstream
@@ -59,9 +59,9 @@ func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options)
 }
 
 // judge runs the checks over what the book holds.
-func (b *book) judge() Verdict {
+func (b *book) judge() Findings {
 	b.close()
-	v := Verdict{Starts: len(b.granted) - b.missed - b.unstarted, wall: func(at int64) time.Time { return time.Unix(0, at) }}
+	v := Findings{Starts: len(b.granted) - b.missed - b.unstarted, wall: func(at int64) time.Time { return time.Unix(0, at) }}
 	v.From, v.To = time.UnixMicro(b.granted[0].Slot), time.UnixMicro(b.granted[len(b.granted)-1].Slot)
 	of := " of " + count(tenants(b.granted), "tenant")
 	if len(b.starts) > 0 {

@@ -23,8 +23,8 @@ func (p Promise) String() string {
 	return p.Name + ": " + how + ", " + p.Figure
 }
 
-// Print tells a verdict to people: a line a promise, what else happened, what was not judged, and the first violations.
-func (v Verdict) Print(w io.Writer) error {
+// Print tells the findings to people: a line a promise, what else happened, what was not judged, and the first violations.
+func (v Findings) Print(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(v.Of + ": " + count(v.Starts, "start"))
 	if !v.From.IsZero() {
@@ -63,8 +63,8 @@ func whose(f history.Violation) string {
 	return "tenant " + f.Tenant + ", job " + f.ID
 }
 
-// Line is a verdict in one line: the figure of the first promise, and which were broken.
-func (v Verdict) Line() string {
+// Line is the findings in one line: the figure of the first promise, and which were broken.
+func (v Findings) Line() string {
 	text := "checked: "
 	if len(v.Promises) > 0 {
 		text += v.Promises[0].Figure
@@ -81,9 +81,9 @@ func (v Verdict) Line() string {
 	return text + fmt.Sprintf("; all %d promises held", len(v.Promises))
 }
 
-// PrintJSON tells a verdict to programs: an object for each promise, for each violation, and for what was not judged; the
+// PrintJSON tells the findings to programs: an object for each promise, for each violation, and for what was not judged; the
 // last one sums up.
-func (v Verdict) PrintJSON(l *cliutil.JSONLines) error {
+func (v Findings) PrintJSON(l *cliutil.JSONLines) error {
 	var lines []any
 	for _, p := range v.Promises {
 		lines = append(lines, struct {

@@ -20,8 +20,8 @@ type Promise struct {
 // Held reports whether nothing was found that breaks it.
 func (p Promise) Held() bool { return len(p.Broken) == 0 }
 
-// Verdict is what came of a check.
-type Verdict struct {
+// Findings are what came of a check.
+type Findings struct {
 	Of       string    // what was judged, in words
 	From, To time.Time // of the first and the last start; zero if there is none
 	Promises []Promise
@@ -33,12 +33,12 @@ type Verdict struct {
 }
 
 // Held reports whether all promises were held.
-func (v Verdict) Held() bool {
+func (v Findings) Held() bool {
 	return !slices.ContainsFunc(v.Promises, func(p Promise) bool { return !p.Held() })
 }
 
 // Violations returns all that was found, in the order in which it happened.
-func (v Verdict) Violations() []history.Violation {
+func (v Findings) Violations() []history.Violation {
 	var out []history.Violation
 	for _, p := range v.Promises {
 		out = append(out, p.Broken...)
@@ -48,10 +48,10 @@ func (v Verdict) Violations() []history.Violation {
 }
 
 // Wall returns when a violation happened, by the clock that people read.
-func (v Verdict) Wall(of history.Violation) time.Time { return v.wall(of.At) }
+func (v Findings) Wall(of history.Violation) time.Time { return v.wall(of.At) }
 
 // judge runs the checks of one promise.
-func (v *Verdict) judge(name, figure string, found ...[]history.Violation) {
+func (v *Findings) judge(name, figure string, found ...[]history.Violation) {
 	broken := slices.Concat(found...)
 	slices.SortStableFunc(broken, func(a, b history.Violation) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
@@ -62,7 +62,7 @@ func (v *Verdict) judge(name, figure string, found ...[]history.Violation) {
 const inWindows = ", in windows of an interval, a second and ten"
 
 // starts judges what holds for starts whose instants are known.
-func (v *Verdict) starts(h history.History, r history.Rule) {
+func (v *Findings) starts(h history.History, r history.Rule) {
 	of := count(len(h), "start") + " of " + count(tenants(h), "tenant")
 	v.judge("spacing", of+closest(h, r), history.Spacing(h, r))
 	v.judge("windows", of+inWindows, history.Windows(h, r))

@@ -135,7 +135,7 @@ func TestOneTenant(t *testing.T) {
 	}
 }
 
-// A verdict says the same to people and to programs.
+// Findings say the same to people and to programs.
 func TestPrint(t *testing.T) {
 	b := newBook(Options{})
 	for i := range 12_345 {

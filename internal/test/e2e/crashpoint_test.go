@@ -137,7 +137,7 @@ func crashOperator(t *testing.T, program, call, point string) {
 		p := r.launch(role{Operate: call, program: program, crash: fmt.Sprintf("%s:%d", point, n)})
 		p.crashes(point)
 	}
-	o, err := newOperator(r.placed(role{}), redisurl.Options{})
+	o, err := newOperator(r.placed(role{}), redisurl.Config{})
 	r.must(err)
 	defer o.close()
 	r.must(o.run(context.Background(), call))

@@ -178,7 +178,7 @@ func startDaemon(ctx context.Context, r role, log *slog.Logger) (_ *daemon, err 
 			d.stop()
 		}
 	}()
-	if d.rdb, err = redisurl.Open(r.Redis, redisurl.Options{}); err != nil {
+	if d.rdb, err = redisurl.Open(r.Redis, redisurl.Config{}); err != nil {
 		return nil, err
 	}
 	if d.rec, err = history.Open(r.History); err != nil {

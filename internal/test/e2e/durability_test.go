@@ -176,7 +176,7 @@ func (r *rig) offerUntilGone(opts shaper.ClientConfig, load time.Duration, end f
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	rdb, err := redisurl.Open(r.url+"?max_retries=-1", redisurl.Options{})
+	rdb, err := redisurl.Open(r.url+"?max_retries=-1", redisurl.Config{})
 	r.must(err)
 	defer rdb.Close()
 	client, err := shaper.NewClient(rdb, r.name, opts)

@@ -52,7 +52,7 @@ func (r *rig) gather(replicas int) *crowd {
 		if tenants[0] == sureTenants[0] {
 			opts.Wait, opts.WaitTimeout = replicas, 500*time.Millisecond
 		}
-		rdb, err := redisurl.Open(r.url, redisurl.Options{})
+		rdb, err := redisurl.Open(r.url, redisurl.Config{})
 		r.must(err)
 		r.t.Cleanup(func() { rdb.Close() })
 		client, err := shaper.NewClient(rdb, r.name, opts)

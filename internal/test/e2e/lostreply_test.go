@@ -77,7 +77,7 @@ func TestLostReplies(t *testing.T) {
 		}
 		r.daemon(daemon)
 		r.bury()
-		o, err := newOperator(r.placed(role{Redis: url}), redisurl.Options{})
+		o, err := newOperator(r.placed(role{Redis: url}), redisurl.Config{})
 		r.must(err)
 		defer o.close()
 		load := func() {
@@ -123,7 +123,7 @@ func TestOffersAddUp(t *testing.T) {
 	r.tenant("a", p)
 	r.patiently(shaper.DefaultLease)
 	r.daemon(both)
-	o, err := newOperator(r.placed(role{Redis: url}), redisurl.Options{})
+	o, err := newOperator(r.placed(role{Redis: url}), redisurl.Config{})
 	r.must(err)
 	defer o.close()
 	r.must(o.offered(offer(t.Context(), o.client, o.rec, shaper.Spec{Tenant: "a", ID: "first", Type: "play", Payload: play{}.bytes()})))

@@ -25,7 +25,7 @@ type operator struct {
 }
 
 // newOperator returns an operator of a role's downstream; its owner closes it.
-func newOperator(r role, opts redisurl.Options) (o *operator, err error) {
+func newOperator(r role, opts redisurl.Config) (o *operator, err error) {
 	o = &operator{downstream: r.Downstream}
 	if o.rdb, err = redisurl.Open(unhurried(r.Redis), opts); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (o *operator) close() {
 
 // operate is an operator's process.
 func (r role) operate(ctx context.Context) error {
-	o, err := newOperator(r, redisurl.Options{})
+	o, err := newOperator(r, redisurl.Config{})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ type offering struct {
 }
 
 func (r role) produce(ctx context.Context) error {
-	o, err := newOperator(r, redisurl.Options{PoolSize: r.Offer.Jobs})
+	o, err := newOperator(r, redisurl.Config{PoolSize: r.Offer.Jobs})
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func newRigAt(t *testing.T, url string) *rig {
 	// A store may be shared by processes, one after the other, see rerun.
 	r := &rig{t: t, url: url, name: fmt.Sprintf("d%d-%d", os.Getpid(), downstreams.Add(1)), path: filepath.Join(t.TempDir(), "history"), weather: watch(t)}
 	var err error
-	r.rdb, err = redisurl.Open(unhurried(url), redisurl.Options{})
+	r.rdb, err = redisurl.Open(unhurried(url), redisurl.Config{})
 	r.must(err)
 	t.Cleanup(func() { r.rdb.Close() })
 	r.client, err = shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{})

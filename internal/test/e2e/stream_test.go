@@ -45,7 +45,7 @@ func (m mix) pick(chance *rand.Rand) play {
 
 // pour offers until ctx ends. It says "ready" before the first offer.
 func (r role) pour(ctx context.Context) error {
-	o, err := newOperator(r, redisurl.Options{})
+	o, err := newOperator(r, redisurl.Config{})
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // verified judges the rig's departure log.
-func (r *rig) verified() verify.Verdict {
+func (r *rig) verified() verify.Findings {
 	r.t.Helper()
 	v, err := verify.Log(context.Background(), r.name, r.admin, verify.Options{})
 	r.must(err)
