@@ -20,7 +20,7 @@ import (
 func TestFirstInFirstOutWhateverTheOrder(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
-	sequences := 30
+	sequences := 25
 	if testing.Short() {
 		sequences = 10
 	}

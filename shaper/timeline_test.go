@@ -77,7 +77,7 @@ func drawRate(t *rapid.T) buckets.Rate {
 func TestGateKeepsTheTimeline(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
-	for range 5 {
+	for range 3 {
 		rapid.Check(t, func(rt *rapid.T) { keepsTheTimeline(t, rt, rdb) })
 	}
 }
