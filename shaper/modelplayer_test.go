@@ -30,7 +30,7 @@ const seedVar = "SHAPER_MODEL_SEED"
 func TestScriptsFollowTheModel(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
-		runModel(t, redistest.Start(t).Client(), 20)
+		runModel(t, redistest.Start(t).Client(), 12)
 		return
 	}
 	runModel(t, redistest.Start(t).Client(), 40, mustHappen...)
