@@ -68,8 +68,10 @@ type LogEntry struct {
 	Missed    time.Time // the slot of this start that it was granted instead of
 
 	// Of LogEnded.
-	Became string // done, retry, dead, cancelled, back or throttled
-	Began  Began
+	Became string        // done, retry, dead, cancelled, back or throttled
+	Began  bool          // the handler did; neither this nor Never: its worker does not know
+	Never  bool          // the slot went by without a start
+	Late   time.Duration // from the slot to the handler's first instruction, as the worker's monotonic clock has it
 
 	Took  time.Duration // of LogEnded and LogLost: from the slot until then
 	Until time.Time     // of LogPaused; zero = without an end
@@ -182,9 +184,9 @@ func (e *LogEntry) read(w []string) (ok bool) {
 		switch w[5] {
 		case "?":
 		case "-":
-			e.Began = NeverBegan
+			e.Never = true
 		default:
-			e.Began = BeganAfter(us(w[5]))
+			e.Began, e.Late = true, us(w[5])
 		}
 	case LogLost:
 		e.Took = us(w[4])

@@ -35,7 +35,7 @@ func (w *world) departures() string {
 				fmt.Fprint(&b, " instead of ", ms(e.Missed))
 			}
 		case LogEnded:
-			fmt.Fprintf(&b, " %s %+v after %v", e.Became, e.Began, e.Took)
+			fmt.Fprintf(&b, " %s began %v never %v late %v after %v", e.Became, e.Began, e.Never, e.Late, e.Took)
 		case LogLost:
 			fmt.Fprintf(&b, " after %v", e.Took)
 		case LogPaused:
@@ -79,7 +79,7 @@ func TestDepartureLog(t *testing.T) {
 					w.finish(g, f)
 				}, `
 					g a a1 1 at 0.001 for 0.001, 10/s
-					f a a1 1 done {Known:true Never:false Late:1.5ms} after 30ms`},
+					f a a1 1 done began true never false late 1.5ms after 30ms`},
 				{"a failure, a throttle, a chain", func(w *world) {
 					w.offers("a", 2)
 					g := w.start()
@@ -91,8 +91,8 @@ func TestDepartureLog(t *testing.T) {
 				}, `
 					g a a1 1 at 0.002 for 0.002, 10/s
 					g a a2 1 at 100.002 for 100.002, 10/s
-					f a a1 1 retry {Known:false Never:false Late:0s} after 100ms
-					f a a2 1 throttled {Known:true Never:false Late:0s} after 0s`},
+					f a a1 1 retry began false never false late 0s after 100ms
+					f a a2 1 throttled began true never false late 0s after 0s`},
 				{"a missed slot", func(w *world) {
 					w.setDownstream(DownstreamPolicy{Rate: rate(5, time.Second)})
 					w.offers("a", 1)
@@ -122,7 +122,7 @@ func TestDepartureLog(t *testing.T) {
 				}, `
 					g a a1 1 at 0.001 for 0.001, 10/s
 					p a until 1050.001
-					f a a1 1 back {Known:true Never:true Late:0s} after 50ms
+					f a a1 1 back began false never true late 0s after 50ms
 					r a
 					p`},
 				{"a lost lease", func(w *world) {
