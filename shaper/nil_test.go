@@ -10,7 +10,7 @@ import (
 
 type noDispatcher struct{}
 
-func (*noDispatcher) Dispatch(context.Context, []Ticket) error { return nil }
+func (*noDispatcher) Dispatch(context.Context, []string) error { return nil }
 
 // What cannot work is refused at the door, with the field's name.
 func TestConstructorsRefuseWhatCannotWork(t *testing.T) {

@@ -12,10 +12,11 @@ import (
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// Dispatcher carries tickets to workers. One that cannot carry a ticket returns an error; tickets may be lost or
-// doubled all the same. Its implementation on asynq is workers.NewDispatcher.
+// Dispatcher carries tickets to workers. A ticket is a short line of text, which differs from that of every other
+// ticket of its downstream; a pool takes it as it is. One that cannot carry a ticket returns an error; tickets may be
+// lost or doubled all the same. workers.NewDispatcher returns the one on asynq.
 type Dispatcher interface {
-	Dispatch(ctx context.Context, tickets []Ticket) error
+	Dispatch(ctx context.Context, tickets []string) error
 }
 
 // Scheduler releases the tickets of one downstream when their time has come, and brings back what was lost: tickets
@@ -201,9 +202,9 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	if more {
 		wait = 0
 	}
-	var tickets []Ticket
+	var tickets []string
 	for r.more() {
-		tickets = append(tickets, Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()})
+		tickets = append(tickets, Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()}.String())
 	}
 	if s.opts.OnRelease != nil {
 		s.opts.OnRelease(took, len(tickets))

@@ -25,14 +25,18 @@ type carrier struct {
 
 func newCarrier(fail int) *carrier { return &carrier{fail: fail, tickets: make(chan Ticket, 1000)} }
 
-func (c *carrier) Dispatch(_ context.Context, tickets []Ticket) error {
+func (c *carrier) Dispatch(_ context.Context, tickets []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fail > 0 {
 		c.fail--
 		return errors.New("the line is dead")
 	}
-	for _, k := range tickets {
+	for _, text := range tickets {
+		k, err := ParseTicket(text)
+		if err != nil {
+			return err
+		}
 		c.tickets <- k
 	}
 	if c.most -= len(tickets); c.goOn != nil && c.most <= 0 {

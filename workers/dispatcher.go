@@ -46,19 +46,17 @@ var ticketOptions = []asynq.Option{
 	asynq.MaxRetry(3), asynq.Retention(0), asynq.Timeout(30 * 24 * time.Hour),
 }
 
-// Dispatcher puts tickets into a downstream's asynq queue. It implements shaper.Dispatcher and is safe for concurrent use.
-type Dispatcher struct {
+type dispatcher struct {
 	downstream string
 	client     *asynq.Client
 	options    []asynq.Option
 	delivered  func()
 }
 
-var _ shaper.Dispatcher = (*Dispatcher)(nil)
-
-// NewDispatcher returns a Dispatcher on rdb, which stays its owner's to close. delivered, if not nil, is called when tickets
-// have arrived: a Pool in the same process passes its Ring, and need not wait to hear of them.
-func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (*Dispatcher, error) {
+// NewDispatcher returns the Dispatcher of a Scheduler that puts tickets into a downstream's asynq queue. rdb stays its owner's to
+// close. delivered, if not nil, is called when tickets have arrived: a Pool in the same process passes its Ring, and need not wait
+// to hear of them. The Dispatcher is safe for concurrent use.
+func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (shaper.Dispatcher, error) {
 	if err := shaper.ValidName("downstream", downstream); err != nil {
 		return nil, err
 	}
@@ -68,7 +66,7 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 	if delivered == nil {
 		delivered = func() {}
 	}
-	return &Dispatcher{
+	return &dispatcher{
 		downstream: downstream,
 		client:     asynq.NewClientFromRedisClient(newDrainClient(rdb)),
 		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
@@ -80,7 +78,7 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 const dispatchers = 8
 
 // Dispatch puts every ticket into the queue, once: a ticket that is there already counts as put.
-func (d *Dispatcher) Dispatch(ctx context.Context, tickets []shaper.Ticket) error {
+func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
 	if len(tickets) == 1 {
 		err := d.dispatch(ctx, tickets[0])
 		d.delivered()
@@ -96,11 +94,11 @@ func (d *Dispatcher) Dispatch(ctx context.Context, tickets []shaper.Ticket) erro
 	return err
 }
 
-func (d *Dispatcher) dispatch(ctx context.Context, t shaper.Ticket) error {
-	id := fmt.Sprintf("%s:%s:%s:%d", d.downstream, t.Tenant, t.ID, t.Release)
+func (d *dispatcher) dispatch(ctx context.Context, ticket string) error {
+	id := d.downstream + ":" + strings.ReplaceAll(ticket, " ", ":")
 	opts := append(d.options[:len(d.options):len(d.options)], asynq.TaskID(id))
 	crashpoint.Hit("ticket.before")
-	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(t.String())), opts...)
+	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(ticket)), opts...)
 	crashpoint.Hit("ticket.after")
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict: our own, and its reply was lost
 		return fmt.Errorf("put ticket %s into asynq: %w", id, err)

@@ -196,10 +196,10 @@ func TestPlacesAreKept(t *testing.T) {
 	t.Cleanup(b.pool.tasks.close)
 	var served sync.WaitGroup
 	var tickets atomic.Int64
-	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(_ context.Context, released []shaper.Ticket) error {
+	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(_ context.Context, released []string) error {
 		for _, ticket := range released {
 			tickets.Add(1)
-			served.Go(func() { _ = b.pool.ticket(context.Background(), asynq.NewTask(ticketType, []byte(ticket.String()))) })
+			served.Go(func() { _ = b.pool.ticket(context.Background(), asynq.NewTask(ticketType, []byte(ticket))) })
 		}
 		return nil
 	}), shaper.SchedulerConfig{})
