@@ -59,15 +59,6 @@ func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
 	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
 }
 
-// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of a pool of workers.
-func (a *Admin) Seen(ctx context.Context) (bool, error) {
-	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey()).Result()
-	if err != nil {
-		return false, storeErr("look for the downstream", err)
-	}
-	return n == 1, nil
-}
-
 // bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most; whatever loops is here.
 type bookkeeper struct {
 	q     queue

@@ -11,22 +11,6 @@ import (
 	"github.com/jobshaper/jobshaper/internal/again"
 )
 
-// DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientConfig.Wait.
-const DefaultWaitTimeout = time.Second
-
-// Validate returns a *FieldError for the first field that cannot be used.
-func (o ClientConfig) Validate() error {
-	switch {
-	case o.MaxPayload < 0:
-		return &FieldError{"max_payload", fmt.Sprint(o.MaxPayload), "bytes, 1 or more"}
-	case o.Wait < 0 || o.Wait > 100:
-		return &FieldError{"wait", fmt.Sprint(o.Wait), "1 to 100 replicas, or 0 for none"}
-	case o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond || o.WaitTimeout > time.Minute:
-		return &FieldError{"timeout", o.WaitTimeout.String(), "1ms to 1m"}
-	}
-	return nil
-}
-
 // UnconfirmedError says that a job was stored, and that too few replicas said in time that they have it, see
 // ClientConfig.Wait. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
 // duplicate once the replicas have it. It wraps ErrStore.

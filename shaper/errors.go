@@ -34,6 +34,15 @@ func (e *FieldError) Error() string {
 
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
+// PayloadTooLargeError says that a payload is over the limit. It wraps ErrInvalid.
+type PayloadTooLargeError struct{ Size, Max int }
+
+func (e *PayloadTooLargeError) Error() string {
+	return fmt.Sprintf("payload of %d bytes: want at most %d; pass a reference to the data instead", e.Size, e.Max)
+}
+
+func (e *PayloadTooLargeError) Unwrap() error { return ErrInvalid }
+
 // UnseenError says that a tenant, or the whole downstream, was never seen: it has no policy, and was never offered a job that was
 // accepted. Nothing was changed. It wraps ErrNotFound.
 type UnseenError struct {

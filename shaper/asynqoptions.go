@@ -1,7 +1,6 @@
 package shaper
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"time"
@@ -27,19 +26,6 @@ var insteadOf = map[asynq.OptionType]string{
 	asynq.UniqueOpt:   "TaskID: the same id is accepted once",
 	asynq.DeadlineOpt: "Timeout for an attempt, MaxWait for the time until the first",
 	asynq.GroupOpt:    "a job that stands for the group: jobs are not put together",
-}
-
-// Enqueue offers an asynq task as a job of a tenant, see Offer. Of asynq's options it takes MaxRetry, Timeout,
-// ProcessAt, ProcessIn, TaskID and Retention, and MaxWait of this package. The others are an error: Queue, Group,
-// Unique and Deadline have no meaning here, a repeated TaskID is found out without Unique.
-//
-// Options given to asynq.NewTask cannot be read from outside asynq; a task that has some is an error: give them here.
-func (c *Client) Enqueue(ctx context.Context, tenant string, task *asynq.Task, opts ...asynq.Option) (Result, error) {
-	s, err := specOf(tenant, task, opts)
-	if err != nil {
-		return Result{}, err
-	}
-	return c.Offer(ctx, s)
 }
 
 func specOf(tenant string, task *asynq.Task, opts []asynq.Option) (Spec, error) {
