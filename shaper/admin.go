@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Admin is the operator's view of one downstream: its policies, tenants and jobs. It needs no scheduler or worker in its
 // process. Every change holds at once, for the backlog too. It is safe for concurrent use.
 //
 // Where a tenant or the downstream was never seen, every call but those that set policies returns an *UnseenError.
-type Admin struct{ q queue }
+type Admin struct{ q queue.Queue }
 
 // NewAdmin returns an Admin. It does not talk to Redis.
 func NewAdmin(rdb redis.UniversalClient, downstream string) (*Admin, error) {
@@ -24,9 +26,9 @@ func NewAdmin(rdb redis.UniversalClient, downstream string) (*Admin, error) {
 
 // Downstream returns the downstream's policy as it applies, defaults filled in.
 func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
-	h, err := a.q.rdb.HGetAll(ctx, a.q.downstreamKey()).Result()
+	h, err := a.q.RDB.HGetAll(ctx, a.q.DownstreamKey()).Result()
 	if err != nil {
-		return DownstreamPolicy{}, a.q.failed(ctx, "read downstream", err)
+		return DownstreamPolicy{}, a.q.Failed(ctx, "read downstream", err)
 	}
 	if len(h) == 0 {
 		if err := a.seen(ctx); err != nil {
@@ -52,7 +54,7 @@ func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) e
 			args = append(args, fields[i], fields[i+1])
 		}
 	}
-	_, err := a.q.run(ctx, policyScript, "set policy", args...)
+	_, err := a.q.Run(ctx, queue.PolicyScript, "set policy", args...)
 	return err
 }
 
@@ -61,7 +63,7 @@ func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) e
 func (a *Admin) Pause(ctx context.Context, tenant string, d time.Duration) error {
 	us := "-1"
 	if d > 0 {
-		us = micros(max(d, time.Microsecond))
+		us = queue.Micros(max(d, time.Microsecond))
 	}
 	return a.pause(ctx, tenant, us)
 }
@@ -75,27 +77,40 @@ func (a *Admin) pause(ctx context.Context, tenant, us string) error {
 			return err
 		}
 	}
-	_, err := a.q.runSeen(ctx, pauseScript, "pause", tenant, us)
+	_, err := a.runSeen(ctx, queue.PauseScript, "pause", tenant, us)
 	return err
 }
 
 // Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of a pool of workers.
 func (a *Admin) Seen(ctx context.Context) (bool, error) {
-	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey()).Result()
+	n, err := a.q.RDB.Exists(ctx, a.q.DownstreamKey()).Result()
 	if err != nil {
-		return false, storeErr("look for the downstream", err)
+		return false, queue.StoreErr("look for the downstream", err)
 	}
 	return n == 1, nil
 }
 
-// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in lua/lib/tenant.lua.
+// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in internal/queue/lua/lib/tenant.lua.
 func (a *Admin) seen(ctx context.Context) error {
-	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey(), a.q.tenantsKey()).Result()
+	n, err := a.q.RDB.Exists(ctx, a.q.DownstreamKey(), a.q.TenantsKey()).Result()
 	switch {
 	case err != nil:
-		return a.q.failed(ctx, "read downstream", err)
+		return a.q.Failed(ctx, "read downstream", err)
 	case n == 0:
-		return &UnseenError{a.q.downstream, ""}
+		return &UnseenError{a.q.Downstream, ""}
 	}
 	return nil
+}
+
+// runSeen runs a script of a tenant that must have been seen ("" = the downstream): if not, an *UnseenError. See unseen in
+// internal/queue/lua/lib/tenant.lua.
+func (a *Admin) runSeen(ctx context.Context, s *queue.Script, doing, tenant string, args ...any) (any, error) {
+	v, err := a.q.Run(ctx, s, doing, append([]any{tenant}, args...)...)
+	switch v {
+	case "tenant":
+		return nil, &UnseenError{a.q.Downstream, tenant}
+	case "downstream":
+		return nil, &UnseenError{a.q.Downstream, ""}
+	}
+	return v, err
 }

@@ -10,12 +10,14 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/coalesce"
+	"github.com/jobshaper/jobshaper/internal/queue"
+	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
 // Client offers jobs to the tenants of one downstream. It needs no scheduler or worker in its process.
 // It is safe for concurrent use, and owns no goroutine or connection: closing rdb is up to its owner.
 type Client struct {
-	q          queue
+	q          queue.Queue
 	opts       ClientConfig
 	admissions admissions
 	offers     *coalesce.Group[*offering, Outcome]
@@ -70,7 +72,7 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientConfig) 
 	return newClient(q, opts), nil
 }
 
-func newClient(q queue, opts ClientConfig) *Client {
+func newClient(q queue.Queue, opts ClientConfig) *Client {
 	if opts.MaxPayload == 0 {
 		opts.MaxPayload = DefaultMaxPayload
 	}
@@ -89,7 +91,7 @@ func (c *Client) Cancel(ctx context.Context, tenant, id string) (State, error) {
 	if err := firstErr(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
 		return "", err
 	}
-	v, err := c.q.run(ctx, cancelScript, "cancel job", tenant, id)
+	v, err := c.q.Run(ctx, queue.CancelScript, "cancel job", tenant, id)
 	if err != nil {
 		return "", err
 	}
@@ -115,4 +117,15 @@ func (c *Client) Wait(ctx context.Context, tenant, id string) (Job, error) {
 			return j, fmt.Errorf("wait for job %s: %w", id, context.Cause(ctx))
 		}
 	}
+}
+
+// newQueue opens a downstream's queue, if its name and the client can be used.
+func newQueue(rdb redis.UniversalClient, downstream string) (queue.Queue, error) {
+	if err := ValidName("downstream", downstream); err != nil {
+		return queue.Queue{}, err
+	}
+	if value, want := usable.Client(rdb); want != "" {
+		return queue.Queue{}, &FieldError{"redis", value, want}
+	}
+	return queue.Open(rdb, downstream), nil
 }

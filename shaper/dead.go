@@ -1,6 +1,10 @@
 package shaper
 
-import "context"
+import (
+	"context"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
+)
 
 // Dead returns up to limit dead jobs of a tenant, the latest first.
 func (a *Admin) Dead(ctx context.Context, tenant string, limit int) ([]Job, error) {
@@ -29,24 +33,24 @@ func (a *Admin) dead(ctx context.Context, verb, tenant string, ids []string) (n 
 		}
 	}
 	if len(ids) == 0 {
-		if ids, err = a.q.rdb.ZRange(ctx, a.q.deadKey(tenant), 0, -1).Result(); err != nil {
-			return 0, false, a.q.failed(ctx, "list dead jobs", err, tenant)
+		if ids, err = a.q.RDB.ZRange(ctx, a.q.DeadKey(tenant), 0, -1).Result(); err != nil {
+			return 0, false, a.q.Failed(ctx, "list dead jobs", err, tenant)
 		}
 	}
 	for more := true; more && !full; more = len(ids) > 0 { // with none too: the script knows whether the tenant was ever seen
-		k := min(len(ids), batch)
+		k := min(len(ids), queue.Batch)
 		args := []any{verb}
 		for _, id := range ids[:k] {
 			args = append(args, id)
 		}
 		ids = ids[k:]
-		v, err := a.q.runSeen(ctx, deadScript, verb+" dead jobs", tenant, args...)
+		v, err := a.runSeen(ctx, queue.DeadScript, verb+" dead jobs", tenant, args...)
 		if err != nil {
 			return n, full, err
 		}
-		r := replyOf(v)
-		n += int(r.int())
-		full = r.int() == 1
+		r := queue.ReplyOf(v)
+		n += int(r.Int())
+		full = r.Int() == 1
 	}
 	return n, full, nil
 }

@@ -3,6 +3,8 @@ package shaper
 import (
 	"errors"
 	"fmt"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Errors to branch on. A refusal is not among them: it is a value, see Result.
@@ -13,7 +15,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrStore is wrapped by every failure of Redis itself. Whether the call took effect is unknown;
 	// every call of this package may be repeated.
-	ErrStore = errors.New("store failed")
+	ErrStore = queue.ErrStore
 	// ErrLeaseLost is the cause of a handler's context that ends because its worker no longer owns the job.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled is the cause of a handler's context that ends because its job was cancelled.
@@ -58,8 +60,3 @@ func (e *UnseenError) Error() string {
 }
 
 func (e *UnseenError) Unwrap() error { return ErrNotFound }
-
-// storeErr wraps a failure of Redis with what was being done.
-func storeErr(doing string, err error) error {
-	return fmt.Errorf("%s: %w: %w", doing, ErrStore, err)
-}

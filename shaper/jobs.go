@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // JobFilter narrows Jobs. The zero value is the first 100 jobs that have not ended.
@@ -58,18 +60,18 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 	last := int64(limit - 1)
 	switch state {
 	case StateWaiting:
-		ids, err = a.q.waitingIDs(ctx, tenant, limit)
+		ids, err = waitingIDs(ctx, a.q, tenant, limit)
 	case StateDelayed:
-		ids, err = a.q.rdb.ZRange(ctx, a.q.laterKey(tenant), 0, last).Result()
+		ids, err = a.q.RDB.ZRange(ctx, a.q.LaterKey(tenant), 0, last).Result()
 	case StateDead:
-		ids, err = a.q.rdb.ZRevRange(ctx, a.q.deadKey(tenant), 0, last).Result()
+		ids, err = a.q.RDB.ZRevRange(ctx, a.q.DeadKey(tenant), 0, last).Result()
 	case StateOut:
-		ids, err = a.inFlight(ctx, a.q.outKey(), tenant, limit)
+		ids, err = a.inFlight(ctx, a.q.OutKey(), tenant, limit)
 	case StateRunning:
-		ids, err = a.inFlight(ctx, a.q.runKey(), tenant, limit)
+		ids, err = a.inFlight(ctx, a.q.RunKey(), tenant, limit)
 	}
 	if err != nil {
-		return nil, a.q.failed(ctx, "list jobs", err, tenant)
+		return nil, a.q.Failed(ctx, "list jobs", err, tenant)
 	}
 	if len(ids) == 0 {
 		_, err := a.Tenant(ctx, tenant) // was it ever seen?
@@ -77,7 +79,7 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 	}
 	out := make([]Job, 0, len(ids))
 	for _, id := range ids {
-		j, err := a.q.find(ctx, tenant, id)
+		j, err := find(ctx, a.q, tenant, id)
 		if errors.Is(err, ErrNotFound) {
 			continue // it ended meanwhile
 		}
@@ -90,18 +92,18 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 }
 
 // waitingIDs returns the first ids of a bucket: those that came back, then those that were never out.
-func (q queue) waitingIDs(ctx context.Context, tenant string, limit int) ([]string, error) {
-	back, err := q.rdb.ZRange(ctx, q.backKey(tenant), 0, int64(limit-1)).Result()
+func waitingIDs(ctx context.Context, q queue.Queue, tenant string, limit int) ([]string, error) {
+	back, err := q.RDB.ZRange(ctx, q.BackKey(tenant), 0, int64(limit-1)).Result()
 	if err != nil || len(back) >= limit {
 		return back, err
 	}
-	ids, err := q.rdb.LRange(ctx, q.waitKey(tenant), 0, int64(limit-len(back)-1)).Result()
+	ids, err := q.RDB.LRange(ctx, q.WaitKey(tenant), 0, int64(limit-len(back)-1)).Result()
 	return append(back, ids...), err
 }
 
 // inFlight returns the ids of a tenant in the books of tickets out or jobs running.
 func (a *Admin) inFlight(ctx context.Context, book, tenant string, limit int) ([]string, error) {
-	members, err := a.q.rdb.ZRange(ctx, book, 0, -1).Result()
+	members, err := a.q.RDB.ZRange(ctx, book, 0, -1).Result()
 	var ids []string
 	for _, m := range members {
 		if t, id, ok := strings.Cut(m, " "); ok && t == tenant && len(ids) < limit {
@@ -122,7 +124,7 @@ func (a *Admin) FindJob(ctx context.Context, id string) (Job, error) {
 		return Job{}, err
 	}
 	for _, name := range names {
-		j, err := a.q.find(ctx, name, id)
+		j, err := find(ctx, a.q, name, id)
 		if !errors.Is(err, ErrNotFound) {
 			return j, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Offer offers one job, in one round trip. With the policy on_full: block it waits for room until ctx ends, and
@@ -24,7 +25,7 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	for pause := (again.Pause{First: 5 * time.Millisecond, Most: 500 * time.Millisecond}); ; {
 		o, err := c.offers.Do(ctx, &offering{spec: s, args: args})
 		if err != nil {
-			return Result{}, storeErr("enqueue", err)
+			return Result{}, queue.StoreErr("enqueue", err)
 		}
 		r, err := o.Result, o.Err
 		if err != nil || !o.block {
@@ -110,7 +111,7 @@ func (c *Client) offerArgs(s *Spec) ([]any, error) {
 		return nil, err
 	}
 	// An answer that replicas did not confirm names the id, so that the job can be offered again, as one that chose its own.
-	body, digest, err := s.encode(named || c.opts.Wait > 0)
+	body, digest, err := bodyOf(s).Encode(named || c.opts.Wait > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -118,12 +119,18 @@ func (c *Client) offerArgs(s *Spec) ([]any, error) {
 	if !s.At.IsZero() {
 		at = s.At.UnixMicro()
 	}
-	return []any{s.ID, micros(s.Delay), at, digest, body}, nil
+	return []any{s.ID, queue.Micros(s.Delay), at, digest, body}, nil
+}
+
+// bodyOf is what is kept of a job.
+func bodyOf(s *Spec) *queue.Body {
+	return &queue.Body{MaxWait: s.MaxWait, MaxAttempts: s.MaxAttempts, Retention: s.Retention, Timeout: s.Timeout,
+		Type: s.Type, Headers: s.Headers, Payload: s.Payload}
 }
 
 // result reads what the enqueue script says of one job. block tells that the tenant's policy is to wait for room.
 func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ error) {
-	r = Result{ID: s.ID, Tenant: s.Tenant, Downstream: c.q.downstream, Status: Refused}
+	r = Result{ID: s.ID, Tenant: s.Tenant, Downstream: c.q.Downstream, Status: Refused}
 	if err != nil {
 		if !strings.Contains(err.Error(), "OOM ") {
 			return Result{}, false, err
@@ -131,12 +138,12 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 		r.Reason, r.RetryAfter = RefusedMemory, time.Second
 		return r, false, nil
 	}
-	rep := replyOf(v)
-	status := rep.str()
-	r.Position, r.ETA = int(rep.int()), rep.instant()
-	r.RetryAfter = rep.micros()
-	r.State, r.Note = offeredState(rep.str()), rep.str()
-	r.Admission = c.admissions.verdict(replyOf(rep.next()))
+	rep := queue.ReplyOf(v)
+	status := rep.Str()
+	r.Position, r.ETA = int(rep.Int()), rep.Instant()
+	r.RetryAfter = rep.Micros()
+	r.State, r.Note = offeredState(rep.Str()), rep.Str()
+	r.Admission = c.admissions.verdict(queue.ReplyOf(rep.Next()))
 	switch status {
 	case "accepted", "duplicate":
 		r.Status, r.Duplicate, r.RetryAfter = Accepted, status == "duplicate", 0
@@ -154,7 +161,7 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 	case "unknown":
 		r.Reason, r.RetryAfter = RefusedUnknown, -1
 	default:
-		return Result{}, false, storeErr("enqueue", fmt.Errorf("unexpected reply %q", clip(status, 40)))
+		return Result{}, false, queue.StoreErr("enqueue", fmt.Errorf("unexpected reply %q", clip(status, 40)))
 	}
 	return r, status == "block", nil
 }
@@ -231,12 +238,12 @@ func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering,
 	for _, k := range calls {
 		v, err := k.cmd.Result()
 		if err != nil {
-			err = c.q.failed(ctx, "enqueue", err, k.args[0])
+			err = c.q.Failed(ctx, "enqueue", err, k.args[0])
 		}
-		r := replyOf(v)
+		r := queue.ReplyOf(v)
 		for _, i := range k.jobs {
 			o := &out[i]
-			o.Result, o.block, o.Err = c.result(&jobs[i].spec, r.next(), err)
+			o.Result, o.block, o.Err = c.result(&jobs[i].spec, r.Next(), err)
 			*o = c.confirmed(*o, k)
 		}
 	}
@@ -245,9 +252,9 @@ func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering,
 func (c *Client) sendPlain(ctx context.Context, calls []*offerCall) {
 	var pipe redis.Pipeliner
 	if len(calls) > 1 {
-		pipe = c.q.rdb.Pipeline()
+		pipe = c.q.RDB.Pipeline()
 		for _, k := range calls {
-			k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), c.q.args(k.args...)...)
+			k.cmd = queue.EnqueueScript.EvalSha(ctx, pipe, c.q.Keys(), c.q.Args(k.args...)...)
 		}
 		crashpoint.Hit("pipeline.before")
 		_, _ = pipe.Exec(ctx) // each command has its own error
@@ -255,9 +262,7 @@ func (c *Client) sendPlain(ctx context.Context, calls []*offerCall) {
 	}
 	for _, k := range calls {
 		if k.cmd == nil || redis.HasErrorPrefix(k.cmd.Err(), "NOSCRIPT") { // alone, or a restarted Redis: Run loads the script again
-			crashpoint.Hit(enqueueScript.before)
-			k.cmd = enqueueScript.Run(ctx, c.q.rdb, c.q.keys(), c.q.args(k.args...)...)
-			crashpoint.Hit(enqueueScript.after)
+			k.cmd = c.q.Call(ctx, queue.EnqueueScript, k.args...)
 		}
 	}
 }

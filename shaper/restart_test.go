@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
@@ -15,13 +16,13 @@ import (
 // on returns a world on a server's own clock, with what the server knows of itself.
 func on(t testing.TB, rdb redis.UniversalClient) *world {
 	w := newWorld(t, rdb)
-	w.q.clock = nil
-	w.client.q, w.admin.q, w.gate.q = w.q, w.q, w.q
+	w.q.Clock = nil
+	w.client.q, w.admin.q, w.gate = w.q, w.q, queue.NewGate(w.q)
 	return w
 }
 
 // next starts the next job, in real time.
-func (w *world) next() *Grant {
+func (w *world) next() *queue.Grant {
 	w.t.Helper()
 	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); {
 		w.pool("p", 9)
@@ -58,7 +59,7 @@ func TestRestartThatLostTheLastGrant(t *testing.T) {
 				tc.set(w)
 				w.offers("a", 3)
 				for range grants {
-					w.finish(w.next(), Finish{Ending: EndOK})
+					w.finish(w.next(), queue.Finish{Ending: queue.EndOK})
 				}
 				stale := copyAOF(t, server, w)
 				lost := w.next()
@@ -95,14 +96,14 @@ func copyAOF(t *testing.T, server *redistest.Server, w *world) string {
 // time to beat; a worker that is gone is found out all the same, within 20 s of its last beat by default.
 func TestLeasesThatEndedInAnOutage(t *testing.T) {
 	rdb := redistest.Open(t)
-	begin := func(t *testing.T) (*world, *Grant) {
+	begin := func(t *testing.T) (*world, *queue.Grant) {
 		w := newWorld(t, rdb)
 		w.pool("p", 9)
 		w.offers("a", 1)
 		return w, w.start()
 	}
-	beat := func(w *world, g *Grant) Standing {
-		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []Held{{Grant: g}})
+	beat := func(w *world, g *queue.Grant) queue.Standing {
+		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []queue.Held{{Grant: g}})
 		w.must(err)
 		return s[0]
 	}
@@ -118,7 +119,7 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 		w.pass(600 * second) // nobody could reach Redis
 		w.release(0)
 		poll(w, 3*second)
-		if s := beat(w, g); s != Owned {
+		if s := beat(w, g); s != queue.Owned {
 			t.Fatalf("standing %d three seconds after Redis was back, want owned", s)
 		}
 		poll(w, 10*second)
@@ -129,11 +130,11 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 	t.Run("the same after a short outage, by the run id", func(t *testing.T) {
 		w, g := begin(t)
 		poll(w, 14*second)
-		w.must(rdb.HSet(t.Context(), w.q.downstreamKey(), "rid", "another").Err())
+		w.must(rdb.HSet(t.Context(), w.q.DownstreamKey(), "rid", "another").Err())
 		w.pass(3 * second)
 		w.release(0)
 		poll(w, 2*second)
-		if s := beat(w, g); s != Owned {
+		if s := beat(w, g); s != queue.Owned {
 			t.Errorf("standing %d, want owned", s)
 		}
 	})
@@ -177,7 +178,7 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 		poll(w, 2*second)
 		w.pass(hour)
 		w.release(0)
-		if s := beat(w, g); s != Owned {
+		if s := beat(w, g); s != queue.Owned {
 			t.Errorf("standing %d, want owned", s)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
@@ -26,7 +27,7 @@ type Dispatcher interface {
 // It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and looks for
 // itself once in a Poll. Beside that it compares the books of the downstream, and mends them, see BookFault.
 type Scheduler struct {
-	q          queue
+	q          queue.Queue
 	dispatcher Dispatcher
 	opts       SchedulerConfig
 	wake       chan struct{}
@@ -48,7 +49,7 @@ type SchedulerConfig struct {
 }
 
 // releaseLimit is how many tickets one call releases at most.
-const releaseLimit = batch
+const releaseLimit = queue.Batch
 
 // NewScheduler returns a Scheduler that has not started.
 func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerConfig) (*Scheduler, error) {
@@ -86,16 +87,13 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done != nil || s.stopped {
-		return fmt.Errorf("scheduler of %s was started or stopped before", s.q.downstream)
+		return fmt.Errorf("scheduler of %s was started or stopped before", s.q.Downstream)
 	}
-	l, err := NewListener(s.q.rdb, s.q.downstream, func(sig Signal) {
+	l := queue.NewListener(s.q, func(sig queue.Signal) {
 		if sig.Kind == 'w' {
 			s.Wake()
 		}
 	})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.cancel, s.done = cancel, make(chan struct{})
 	go func() {
@@ -187,14 +185,14 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 		flag = 1
 	}
 	begun := time.Now()
-	v, err := s.q.run(ctx, releaseScript, "release", releaseLimit, micros(s.opts.TicketTTL), flag)
+	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), flag)
 	if err != nil {
 		return 0, 0, err
 	}
 	replied := time.Now()
 	took := replied.Sub(begun)
-	r := replyOf(v)
-	us, more := r.int(), r.int() == 1
+	r := queue.ReplyOf(v)
+	us, more := r.Int(), r.Int() == 1
 	wait = time.Duration(us) * time.Microsecond
 	if us < 0 {
 		wait = s.opts.Poll
@@ -203,8 +201,8 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 		wait = 0
 	}
 	var tickets []string
-	for r.more() {
-		tickets = append(tickets, Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()}.String())
+	for r.More() {
+		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()}.String())
 	}
 	if s.opts.OnRelease != nil {
 		s.opts.OnRelease(took, len(tickets))

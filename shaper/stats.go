@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Counters count what happened to jobs. Those of a tenant count since it was first seen, or came back after it had been idle for more
@@ -73,8 +75,8 @@ func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 		return Stats{}, err
 	}
 	if len(names) < most {
-		if names, err = a.q.rdb.ZRevRange(ctx, a.q.tenantsKey(), 0, int64(most-1)).Result(); err != nil {
-			return Stats{}, a.q.failed(ctx, "list tenants", err)
+		if names, err = a.q.RDB.ZRevRange(ctx, a.q.TenantsKey(), 0, int64(most-1)).Result(); err != nil {
+			return Stats{}, a.q.Failed(ctx, "list tenants", err)
 		}
 	}
 	return a.stats(ctx, names)
@@ -82,10 +84,10 @@ func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 
 // stats reads some tenants after the downstream's totals, so that those are no more than what the tenants say.
 func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
-	s := Stats{Downstream: a.q.downstream}
-	ds, err := a.q.rdb.HGetAll(ctx, a.q.downstreamKey()).Result()
+	s := Stats{Downstream: a.q.Downstream}
+	ds, err := a.q.RDB.HGetAll(ctx, a.q.DownstreamKey()).Result()
 	if err != nil {
-		return Stats{}, a.q.failed(ctx, "read downstream", err)
+		return Stats{}, a.q.Failed(ctx, "read downstream", err)
 	}
 	s.Policy, s.Counters = readDownstream(ds).WithDefaults(), readCounters(ds)
 	if s.ByTenant, err = a.read(ctx, names, s.Policy.Defaults); err != nil {
@@ -103,20 +105,20 @@ func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 	var pools *redis.MapStringStringCmd
 	var known, out, run *redis.IntCmd
 	var now *redis.TimeCmd
-	_, err = a.q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		pools = p.HGetAll(ctx, a.q.poolsKey())
-		known, out, run = p.ZCard(ctx, a.q.tenantsKey()), p.ZCard(ctx, a.q.outKey()), p.ZCard(ctx, a.q.runKey())
+	_, err = a.q.RDB.Pipelined(ctx, func(p redis.Pipeliner) error {
+		pools = p.HGetAll(ctx, a.q.PoolsKey())
+		known, out, run = p.ZCard(ctx, a.q.TenantsKey()), p.ZCard(ctx, a.q.OutKey()), p.ZCard(ctx, a.q.RunKey())
 		now = p.Time(ctx)
 		return nil
 	})
 	if err != nil {
-		return Stats{}, a.q.failed(ctx, "read downstream", err)
+		return Stats{}, a.q.Failed(ctx, "read downstream", err)
 	}
 	s.Tenants, s.Out, s.Running = int(known.Val()), int(out.Val()), int(run.Val())
 	if until := atoi(ds["until"]); until > now.Val().UnixMicro() {
 		s.Paused = true
-		if until < forever {
-			s.PausedUntil = instant(until)
+		if until < queue.Forever {
+			s.PausedUntil = queue.Instant(until)
 		}
 	}
 	for pool, line := range pools.Val() {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // TenantInfo is the state of a tenant at an instant.
@@ -39,9 +42,6 @@ func (t TenantInfo) Throttled() bool { return t.InARow >= ThrottledFor }
 // Level is how many jobs wait: what Depth bounds.
 func (t TenantInfo) Level() int { return t.Waiting + t.Delayed }
 
-// forever is FOREVER in lua/lib/tenant.lua.
-const forever = 9_000_000_000_000_000
-
 // Tenant returns the current state of one tenant.
 func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	if err := ValidName("tenant", tenant); err != nil {
@@ -52,7 +52,7 @@ func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 		return TenantInfo{}, err
 	}
 	if len(l) == 0 {
-		return TenantInfo{}, &UnseenError{a.q.downstream, tenant}
+		return TenantInfo{}, &UnseenError{a.q.Downstream, tenant}
 	}
 	return l[0], nil
 }
@@ -70,11 +70,11 @@ func (a *Admin) Tenants(ctx context.Context) ([]TenantInfo, error) {
 func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	lowest := "-inf"
 	if busy {
-		lowest = "9000000000000000" // FOREVER in lua/lib/tenant.lua
+		lowest = strconv.FormatInt(queue.Forever, 10) // FOREVER: who is busy has it, or more
 	}
-	names, err := a.q.rdb.ZRangeByScore(ctx, a.q.tenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
+	names, err := a.q.RDB.ZRangeByScore(ctx, a.q.TenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
 	if err != nil {
-		return nil, a.q.failed(ctx, "list tenants", err)
+		return nil, a.q.Failed(ctx, "list tenants", err)
 	}
 	if len(names) == 0 {
 		return nil, a.seen(ctx)
@@ -98,7 +98,7 @@ func (a *Admin) Purge(ctx context.Context, tenant string) (int, error) {
 		return 0, err
 	}
 	for total := 0; ; {
-		v, err := a.q.runSeen(ctx, purgeScript, "purge", tenant)
+		v, err := a.runSeen(ctx, queue.PurgeScript, "purge", tenant)
 		if err != nil {
 			return total, err
 		}
@@ -115,12 +115,12 @@ func (a *Admin) Remove(ctx context.Context, tenant string) error {
 	if err := ValidName("tenant", tenant); err != nil {
 		return err
 	}
-	v, err := a.q.runSeen(ctx, forgetScript, "remove tenant", tenant)
+	v, err := a.runSeen(ctx, queue.ForgetScript, "remove tenant", tenant)
 	if err != nil {
 		return err
 	}
-	if r := replyOf(v); r.more() {
-		return &FieldError{"tenant", tenant, fmt.Sprintf("nothing left of it, but %d jobs wait, %d are in flight, %d are dead: purge, or remove the dead first", r.int(), r.int(), r.int())}
+	if r := queue.ReplyOf(v); r.More() {
+		return &FieldError{"tenant", tenant, fmt.Sprintf("nothing left of it, but %d jobs wait, %d are in flight, %d are dead: purge, or remove the dead first", r.Int(), r.Int(), r.Int())}
 	}
 	return nil
 }
@@ -136,34 +136,34 @@ func (a *Admin) infos(ctx context.Context, names []string) ([]TenantInfo, error)
 func (a *Admin) read(ctx context.Context, names []string, defaults Policy) ([]TenantInfo, error) {
 	var out []TenantInfo
 	for len(names) > 0 {
-		n := min(len(names), batch)
+		n := min(len(names), queue.Batch)
 		args := make([]any, n)
 		for i, name := range names[:n] {
 			args[i] = name
 		}
 		names = names[n:]
-		v, err := a.q.run(ctx, statsScript, "read tenants", args...)
+		v, err := a.q.Run(ctx, queue.StatsScript, "read tenants", args...)
 		if err != nil {
 			return nil, err
 		}
-		r := replyOf(v)
-		now := r.instant()
-		for r.more() {
-			out = append(out, tenantInfo(replyOf(r.next()), defaults, now))
+		r := queue.ReplyOf(v)
+		now := r.Instant()
+		for r.More() {
+			out = append(out, tenantInfo(queue.ReplyOf(r.Next()), defaults, now))
 		}
 	}
 	return out, nil
 }
 
-func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
-	t := TenantInfo{Name: r.str(), Waiting: int(r.int()), Delayed: int(r.int()), Dead: int(r.int())}
-	if since := r.instant(); !since.IsZero() {
+func tenantInfo(r *queue.Reply, defaults Policy, now time.Time) TenantInfo {
+	t := TenantInfo{Name: r.Str(), Waiting: int(r.Int()), Delayed: int(r.Int()), Dead: int(r.Int())}
+	if since := r.Instant(); !since.IsZero() {
 		t.Oldest = max(0, now.Sub(since))
 	}
-	t.NextSlot, t.Note = r.instant(), r.str()
+	t.NextSlot, t.Note = r.Instant(), r.Str()
 	h := map[string]string{}
-	for f := replyOf(r.next()); f.more(); {
-		h[f.str()] = f.str()
+	for f := queue.ReplyOf(r.Next()); f.More(); {
+		h[f.Str()] = f.Str()
 	}
 	t.Set = readPolicy(h)
 	t.Effective = t.Set.or(defaults)
@@ -171,8 +171,8 @@ func tenantInfo(r *reply, defaults Policy, now time.Time) TenantInfo {
 	t.Out, t.Running = int(atoi(h["out"])), int(atoi(h["run"]))
 	if until := atoi(h["until"]); until > now.UnixMicro() {
 		t.Paused = true
-		if until < forever {
-			t.PausedUntil = instant(until)
+		if until < queue.Forever {
+			t.PausedUntil = queue.Instant(until)
 		}
 	}
 	t.InARow, t.Counters = int(atoi(h["row"])), readCounters(h)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -224,7 +225,7 @@ func TestPlacesAreKept(t *testing.T) {
 // reported, says nothing about the job.
 func TestBeatDoesNotEndWhatChangesHands(t *testing.T) {
 	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
-	s := b.pool.granted(&shaper.Grant{Token: "p.1"}, time.Now(), nil)
+	s := b.pool.granted(&queue.Grant{Token: "p.1"}, time.Now(), nil)
 	s.changing = true
 	b.pool.lost(s.grant)
 	if s.ctx.Err() != nil {
