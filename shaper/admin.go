@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,13 +49,8 @@ func (a *Admin) SetDownstream(ctx context.Context, p DownstreamPolicy) error {
 
 // setPolicy sets those of the fields that have a value.
 func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) error {
-	args := []any{tenant}
-	for i := 0; i < len(fields); i += 2 {
-		if fields[i+1] != "" {
-			args = append(args, fields[i], fields[i+1])
-		}
-	}
-	_, err := a.q.Run(ctx, queue.PolicyScript, "set policy", args...)
+	it := newItem(tenant, fields)
+	_, err := a.q.Run(ctx, queue.PolicyScript, "set policy", slices.Delete(it, 1, 2)...) // without their number
 	return err
 }
 
@@ -72,10 +68,8 @@ func (a *Admin) Pause(ctx context.Context, tenant string, d time.Duration) error
 func (a *Admin) Resume(ctx context.Context, tenant string) error { return a.pause(ctx, tenant, "0") }
 
 func (a *Admin) pause(ctx context.Context, tenant, us string) error {
-	if tenant != "" {
-		if err := ValidName("tenant", tenant); err != nil {
-			return err
-		}
+	if err := ValidName("tenant", tenant); tenant != "" && err != nil {
+		return err
 	}
 	_, err := a.runSeen(ctx, queue.PauseScript, "pause", tenant, us)
 	return err

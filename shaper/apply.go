@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,7 +36,7 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	items := []item{newItem("", downstreamFields(p))}
 	for _, name := range slices.Sorted(maps.Keys(tenants)) {
 		tp := tenants[name]
-		if err := firstErr(ValidName("tenant", name), tp.Validate()); err != nil {
+		if err := cmp.Or(ValidName("tenant", name), tp.Validate()); err != nil {
 			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.Downstream, clip(name, 80), err)
 		}
 		items = append(items, newItem(name, policyFields(tp)))

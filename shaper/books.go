@@ -163,26 +163,17 @@ func (b *bookkeeper) rest(ctx context.Context) error {
 	if b.pause == 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(b.pause)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(b.pause):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func flag(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
 // compare compares sizes and counts, see internal/queue/lua/compare.lua, and returns the tenants whose jobs want a look.
 func (b *bookkeeper) compare(ctx context.Context, sure bool, tenants []string) (differ []string, err error) {
-	args := []any{flag(b.mend), flag(sure)}
+	args := []any{queue.Flag(b.mend), queue.Flag(sure)}
 	for _, t := range tenants {
 		args = append(args, t)
 	}
@@ -261,7 +252,7 @@ func (b *bookkeeper) look(ctx context.Context, tenant, what string, each func(id
 }
 
 func (b *bookkeeper) call(ctx context.Context, tenant, what string, each func(id string), args ...any) (goesOn string, err error) {
-	v, err := b.q.Run(ctx, queue.MendScript, "mend the books", append([]any{flag(b.mend), tenant, what}, args...)...)
+	v, err := b.q.Run(ctx, queue.MendScript, "mend the books", append([]any{queue.Flag(b.mend), tenant, what}, args...)...)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,23 +63,17 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientConfig) 
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.Wait > 0 {
-		switch rdb.(type) {
-		case *redis.Client, *redis.ClusterClient:
-		default:
-			return nil, errNoConnection(rdb)
-		}
+	_, single := rdb.(*redis.Client)
+	_, cluster := rdb.(*redis.ClusterClient)
+	if opts.Wait > 0 && !single && !cluster {
+		return nil, errNoConnection(rdb)
 	}
 	return newClient(q, opts), nil
 }
 
 func newClient(q queue.Queue, opts ClientConfig) *Client {
-	if opts.MaxPayload == 0 {
-		opts.MaxPayload = DefaultMaxPayload
-	}
-	if opts.WaitTimeout == 0 {
-		opts.WaitTimeout = DefaultWaitTimeout
-	}
+	opts.MaxPayload = cmp.Or(opts.MaxPayload, DefaultMaxPayload)
+	opts.WaitTimeout = cmp.Or(opts.WaitTimeout, DefaultWaitTimeout)
 	c := &Client{q: q, opts: opts}
 	c.offers = coalesce.New(offerBatch, c.offerAll)
 	return c
@@ -88,7 +83,7 @@ func newClient(q queue.Queue, opts ClientConfig) *Client {
 // start again; StateRunning: its handler's context ends with ErrCancelled, and whatever comes of it but success, it will
 // not start again; another ended state: it was too late. ErrNotFound if nothing is known of the job.
 func (c *Client) Cancel(ctx context.Context, tenant, id string) (State, error) {
-	if err := firstErr(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
+	if err := cmp.Or(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
 		return "", err
 	}
 	v, err := c.q.Run(ctx, queue.CancelScript, "cancel job", tenant, id)

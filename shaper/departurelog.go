@@ -158,11 +158,7 @@ func (e *LogEntry) read(w []string) (ok bool) {
 		}
 	case LogEnded:
 		e.Became, e.Took = w[4], us(w[6])
-		switch w[5] {
-		case "?":
-		case "-":
-			e.Never = true
-		default:
+		if e.Never = w[5] == "-"; !e.Never && w[5] != "?" {
 			e.Began, e.Late = true, us(w[5])
 		}
 	case LogLost:

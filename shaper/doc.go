@@ -30,13 +30,6 @@
 // arguments: go-redis repeats a call whose answer was lost. All keys of a downstream carry its name as
 // hash tag, so it lives on one node of a Redis Cluster. docs/architecture.md tells the whole of it.
 //
-// # Where to look
-//
-// A job's way: job.go (what it is), offer.go and asynqoptions.go (into the queue), confirm.go (replicas),
-// admission.go (what may refuse it), find.go, scheduler.go (out of the queue). An operator's: admin.go
-// (policy and pauses of the downstream), tenants.go, jobs.go, dead.go, stats.go, apply.go (a whole
-// configuration), departurelog.go, books.go. policy.go has a row for each field of a policy.
-//
 // All types are safe for concurrent use unless they say otherwise. Errors wrap ErrInvalid (the input
 // cannot be used and nothing changed), ErrNotFound, or ErrStore (whether the call took effect is
 // unknown; repeat it).

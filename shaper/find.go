@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 
 // Find returns what is known of a job, or ErrNotFound.
 func (c *Client) Find(ctx context.Context, tenant, id string) (Job, error) {
-	if err := firstErr(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
+	if err := cmp.Or(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
 		return Job{}, err
 	}
 	return find(ctx, c.q, tenant, id)

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, er
 
 // list lists a tenant's jobs in one state.
 func (a *Admin) list(ctx context.Context, tenant string, state State, limit int) ([]Job, error) {
-	if err := firstErr(ValidName("tenant", tenant), JobFilter{States: []State{state}}.Validate()); err != nil {
+	if err := cmp.Or(ValidName("tenant", tenant), JobFilter{States: []State{state}}.Validate()); err != nil {
 		return nil, err
 	}
 	var ids []string

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -87,7 +88,7 @@ func (c *Client) check(s *Spec) (named bool, err error) {
 		s.ID = NewID()
 	}
 	p := Policy{MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, MaxWait: s.MaxWait, Retention: s.Retention}
-	if err := firstErr(ValidName("tenant", s.Tenant), ValidName("id", s.ID), validType(s.Type), validHeaders(s.Headers), p.Validate()); err != nil {
+	if err := cmp.Or(ValidName("tenant", s.Tenant), ValidName("id", s.ID), validType(s.Type), validHeaders(s.Headers), p.Validate()); err != nil {
 		return named, err
 	}
 	if len(s.Payload) > c.opts.MaxPayload {

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -65,19 +66,12 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	case opts.TicketTTL < 0:
 		return nil, &FieldError{"ticket_ttl", opts.TicketTTL.String(), "more than 0, or 0 for the default"}
 	}
-	if opts.Poll == 0 {
-		opts.Poll = time.Second
-	}
-	if opts.TicketTTL == 0 {
-		opts.TicketTTL = 2 * time.Second
-	}
+	opts.Poll = cmp.Or(opts.Poll, time.Second)
+	opts.TicketTTL = cmp.Or(opts.TicketTTL, 2*time.Second)
 	if opts.Books <= 0 {
 		opts.Books = time.Minute
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
-	opts.Logger = opts.Logger.With("downstream", downstream)
+	opts.Logger = cmp.Or(opts.Logger, slog.Default()).With("downstream", downstream)
 	return &Scheduler{q: q, dispatcher: d, opts: opts, wake: make(chan struct{}, 1)}, nil
 }
 
@@ -169,10 +163,8 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-s.wake:
 	case <-ctx.Done():
 	}
@@ -180,17 +172,12 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 
 // runOnce releases once and dispatches what was released. wait is how long nothing more is due.
 func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, err error) {
-	flag := 0
-	if tidy {
-		flag = 1
-	}
 	begun := time.Now()
-	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), flag)
+	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy))
 	if err != nil {
 		return 0, 0, err
 	}
 	replied := time.Now()
-	took := replied.Sub(begun)
 	r := queue.ReplyOf(v)
 	us, more := r.Int(), r.Int() == 1
 	wait = time.Duration(us) * time.Microsecond
@@ -205,7 +192,7 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()}.String())
 	}
 	if s.opts.OnRelease != nil {
-		s.opts.OnRelease(took, len(tickets))
+		s.opts.OnRelease(replied.Sub(begun), len(tickets))
 	}
 	if len(tickets) > 0 {
 		if err := s.dispatcher.Dispatch(ctx, tickets); err != nil {

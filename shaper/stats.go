@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Counters count what happened to jobs. Those of a tenant count since it was first seen, or came back after it had been idle for more
@@ -115,12 +113,7 @@ func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 		return Stats{}, a.q.Failed(ctx, "read downstream", err)
 	}
 	s.Tenants, s.Out, s.Running = int(known.Val()), int(out.Val()), int(run.Val())
-	if until := atoi(ds["until"]); until > now.Val().UnixMicro() {
-		s.Paused = true
-		if until < queue.Forever {
-			s.PausedUntil = queue.Instant(until)
-		}
-	}
+	s.Paused, s.PausedUntil = paused(ds, now.Val())
 	for pool, line := range pools.Val() {
 		places, deadline, ok := strings.Cut(line, " ")
 		if ok && !strings.Contains(pool, ":") && atoi(deadline) >= now.Val().UnixMicro() {

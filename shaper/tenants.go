@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sort"
@@ -86,7 +87,7 @@ func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 // SetTenant sets those fields of a tenant's policy that are set in p; the others stay as they are. A tenant that was
 // set is known, see RefuseUnknown.
 func (a *Admin) SetTenant(ctx context.Context, tenant string, p Policy) error {
-	if err := firstErr(ValidName("tenant", tenant), p.Validate()); err != nil {
+	if err := cmp.Or(ValidName("tenant", tenant), p.Validate()); err != nil {
 		return err
 	}
 	return a.setPolicy(ctx, tenant, policyFields(p))
@@ -169,12 +170,16 @@ func tenantInfo(r *queue.Reply, defaults Policy, now time.Time) TenantInfo {
 	t.Effective = t.Set.or(defaults)
 	t.Known = h["ver"] != ""
 	t.Out, t.Running = int(atoi(h["out"])), int(atoi(h["run"]))
-	if until := atoi(h["until"]); until > now.UnixMicro() {
-		t.Paused = true
-		if until < queue.Forever {
-			t.PausedUntil = queue.Instant(until)
-		}
-	}
+	t.Paused, t.PausedUntil = paused(h, now)
 	t.InARow, t.Counters = int(atoi(h["row"])), readCounters(h)
 	return t
+}
+
+// paused reads whether a tenant or a downstream is paused, and until when; the zero time is no end.
+func paused(h map[string]string, now time.Time) (is bool, until time.Time) {
+	us := atoi(h["until"])
+	if is = us > now.UnixMicro(); is && us < queue.Forever {
+		until = queue.Instant(us)
+	}
+	return is, until
 }

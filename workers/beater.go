@@ -63,22 +63,18 @@ func (b *beater) places(n int) {
 }
 
 func (b *beater) start() {
-	b.done.Add(1)
 	b.heard = time.Now() // Start has beaten
-	go func() {
-		defer b.done.Done()
+	b.done.Go(func() {
 		failing := false
 		for {
 			pause := b.pause()
 			if failing {
 				pause = min(pause, beatAgain)
 			}
-			t := time.NewTimer(pause)
 			select {
 			case <-b.quit:
-				t.Stop()
 				return
-			case <-t.C:
+			case <-time.After(pause):
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*b.pause())
 			err := b.follow(ctx)
@@ -91,7 +87,7 @@ func (b *beater) start() {
 			}
 			failing = err != nil
 		}
-	}()
+	})
 }
 
 func (b *beater) stop() {

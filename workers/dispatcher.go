@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
-	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -57,11 +56,8 @@ type dispatcher struct {
 // close. delivered, if not nil, is called when tickets have arrived: a Pool in the same process passes its Ring, and need not wait
 // to hear of them. The Dispatcher is safe for concurrent use.
 func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (shaper.Dispatcher, error) {
-	if err := shaper.ValidName("downstream", downstream); err != nil {
+	if _, err := shaper.NewAdmin(rdb, downstream); err != nil { // which refuses the same
 		return nil, err
-	}
-	if value, want := usable.Client(rdb); want != "" {
-		return nil, &shaper.FieldError{Field: "redis", Value: value, Want: want}
 	}
 	if delivered == nil {
 		delivered = func() {}
@@ -79,19 +75,16 @@ const dispatchers = 8
 
 // Dispatch puts every ticket into the queue, once: a ticket that is there already counts as put.
 func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
+	defer d.delivered()
 	if len(tickets) == 1 {
-		err := d.dispatch(ctx, tickets[0])
-		d.delivered()
-		return err
+		return d.dispatch(ctx, tickets[0])
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(dispatchers)
 	for _, t := range tickets {
 		g.Go(func() error { return d.dispatch(ctx, t) })
 	}
-	err := g.Wait()
-	d.delivered()
-	return err
+	return g.Wait()
 }
 
 func (d *dispatcher) dispatch(ctx context.Context, ticket string) error {

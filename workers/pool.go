@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -54,9 +55,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Concurrency == 0 {
-		c.Concurrency = 10
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 10)
 	if c.Concurrency < 0 || c.Concurrency > 100_000 {
 		return c, &shaper.FieldError{Field: "concurrency", Value: fmt.Sprint(c.Concurrency), Want: "1 to 100000"}
 	}
@@ -66,20 +65,13 @@ func (c Config) withDefaults() (Config, error) {
 	if c.KillGrace < 0 {
 		return c, &shaper.FieldError{Field: "kill_grace", Value: c.KillGrace.String(), Want: "more than 0, or 0 for the default"}
 	}
-	for _, d := range []struct {
-		v   *time.Duration
-		def time.Duration
-	}{{&c.Grace, 30 * time.Second}, {&c.KillGrace, 5 * time.Second}, {&c.ChainFor, 10 * time.Second}} {
-		if *d.v == 0 {
-			*d.v = d.def
-		}
-	}
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
+	c.KillGrace = cmp.Or(c.KillGrace, 5*time.Second)
+	c.ChainFor = cmp.Or(c.ChainFor, 10*time.Second)
 	if c.ErrorHandler != nil && usable.Nil(c.ErrorHandler) {
 		return c, &shaper.FieldError{Field: "ErrorHandler", Value: "a nil pointer or function", Want: "a handler of errors, or none"}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, nil
 }
 
@@ -280,12 +272,10 @@ func (p *Pool) waitIdle(d time.Duration) bool {
 		p.idle.Wait()
 		close(done)
 	}()
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
+	case <-time.After(d):
 		return false
 	}
 }

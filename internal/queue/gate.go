@@ -1,12 +1,37 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
+
+// Ticket is what travels through asynq: "wake up for this tenant". It was released for one job, and starts the tenant's oldest
+// that is out; so it may be lost, doubled or late without harm, and jobs start in their order although tickets race.
+type Ticket struct {
+	Tenant  string
+	ID      string // the job that it was released for
+	Release int64  // how many tickets were released for that job
+}
+
+// String encodes the ticket, as ParseTicket reads it.
+func (t Ticket) String() string { return fmt.Sprintf("%s %s %d", t.Tenant, t.ID, t.Release) }
+
+// ParseTicket reads what String wrote.
+func ParseTicket(s string) (Ticket, error) {
+	f := strings.Split(s, " ")
+	if len(f) == 3 && IsName(f[0]) && IsName(f[1]) {
+		if n, err := strconv.ParseInt(f[2], 10, 64); err == nil {
+			return Ticket{Tenant: f[0], ID: f[1], Release: n}, nil
+		}
+	}
+	return Ticket{}, fmt.Errorf("ticket %.80q: want tenant, id and release number", s)
+}
 
 // Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their leases, and records
 // how their jobs ended. Package workers stands on it. All its calls may be repeated. It is safe for concurrent use.
@@ -97,12 +122,7 @@ func ReadGrant(r *Reply, token string) (*Grant, error) {
 	if err != nil {
 		return g, fmt.Errorf("job %s of tenant %s: %w", g.ID, g.Tenant, err)
 	}
-	if b.Timeout > 0 {
-		g.Timeout = b.Timeout
-	}
-	if b.MaxAttempts > 0 {
-		g.MaxAttempts = b.MaxAttempts
-	}
+	g.Timeout, g.MaxAttempts = cmp.Or(max(b.Timeout, 0), g.Timeout), cmp.Or(max(b.MaxAttempts, 0), g.MaxAttempts)
 	g.Type, g.Payload, g.Headers, g.Since = b.Type, b.Payload, b.Headers, b.Since
 	return g, nil
 }
@@ -111,4 +131,150 @@ func ReadGrant(r *Reply, token string) (*Grant, error) {
 func (g *Gate) GiveBack(ctx context.Context, t Ticket) error {
 	_, err := g.q.Run(ctx, GivebackScript, "give ticket back", t.Tenant, t.ID, t.Release)
 	return err
+}
+
+// Ending says how a start ended.
+type Ending string
+
+const (
+	EndOK           Ending = "ok"
+	EndError        Ending = "error"         // comes back after Delay, or is dead if it used up its attempts
+	EndUncharged    Ending = "uncharged"     // comes back after Delay; not charged, but one of the max_throttles starts after which it is dead
+	EndDead         Ending = "dead"          // no attempt can succeed
+	EndThrottled    Ending = "throttled"     // the tenant is paused for Delay; not charged
+	EndThrottledAll Ending = "throttled-all" // the downstream is paused for Delay; not charged
+	EndBack         Ending = "back"          // back to the front; not charged
+)
+
+// Finish is what a worker reports.
+type Finish struct {
+	Ending Ending
+	Delay  time.Duration // backoff of EndError and EndUncharged, pause of EndThrottled
+	Text   string        // result or error
+	Next   string        // a fresh token, if the worker wants the downstream's next job at once
+	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back
+}
+
+// Began tells what came of a slot, as lua/finish.lua takes it: when the handler began. Empty: the worker does not know.
+type Began string
+
+// NeverBegan says that the handler did not begin: the slot went by without a start.
+const NeverBegan Began = "-"
+
+// BeganAfter says that the handler began so long after its slot, as the worker's monotonic clock has it.
+func BeganAfter(late time.Duration) Began { return Began(Micros(late)) }
+
+// Finished is the answer to a report.
+type Finished struct {
+	Became string // "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns the job; then nothing was changed
+	InARow int    // of a throttled start: how many of its tenant were so in a row, this one included; 0 in a repeated answer
+	Next   *Grant // the next job, if the worker wanted one and could have it
+}
+
+// Finish records how a start ended, if its token still owns the job, and grants the next job to a worker that
+// wants one and can have it. With an error there may be a Next all the same: one whose job cannot be read.
+func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
+	token := cmp.Or(f.Next, "-")
+	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), Micros(f.Delay), f.Text, token, string(cmp.Or(f.Began, "?"))}
+	answer, err := g.reports.Do(ctx, args)
+	if err = cmp.Or(err, answer.err); err != nil {
+		return Finished{}, err
+	}
+	r := ReplyOf(answer.reply)
+	out := Finished{Became: r.Str()}
+	if out.Became == "fault" {
+		return Finished{}, fmt.Errorf("finish job %s of tenant %s: its record cannot be read: %s", of.ID, of.Tenant, r.Str())
+	}
+	for r.More() {
+		switch r.Str() {
+		case "throttled":
+			out.InARow = int(r.Int())
+		case "run":
+			out.Next, err = ReadGrant(r, token)
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// reported is what the finish script answers to one report.
+type reported struct {
+	reply any
+	err   error
+}
+
+// report makes one call for the reports of several workers.
+func (g *Gate) report(ctx context.Context, reports [][]any) []reported {
+	var args []any
+	for _, r := range reports {
+		args = append(args, r...)
+	}
+	v, err := g.q.Run(ctx, FinishScript, "finish jobs", args...)
+	r := ReplyOf(v)
+	out := make([]reported, len(reports))
+	for i := range out {
+		out[i] = reported{r.Next(), err}
+	}
+	return out
+}
+
+// Standing is what Beat learns of a running job.
+type Standing int64
+
+const (
+	Lost      Standing = 0 // somebody else may run it by now
+	Owned     Standing = 1
+	Cancelled Standing = 2 // still owned, and somebody cancelled it
+)
+
+// Held is a start that a pool owns.
+type Held struct {
+	*Grant
+	Begun bool // its handler has begun; from the first Beat that says so it counts as a start
+}
+
+// Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their leases. A pool
+// that is not heard of for ttl counts as gone. Returns a Standing for each job.
+func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) ([]Standing, error) {
+	out, _, err := g.beat(ctx, pool, places, ttl, own, 0)
+	return out, err
+}
+
+// BeatAgain is Beat for a pool that has beaten within the last minute, and did not leave. Such a pool is unknown only where Redis has lost
+// what it had; then known is false, and nothing was changed.
+func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) (_ []Standing, known bool, err error) {
+	return g.beat(ctx, pool, places, ttl, own, 1)
+}
+
+func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held, again int) ([]Standing, bool, error) {
+	const unknown = Standing(-1)
+	out := make([]Standing, 0, len(own))
+	for first := true; first || len(own) > 0; first = false {
+		n := min(len(own), Batch)
+		args := []any{pool, places, Micros(ttl), again}
+		for _, o := range own[:n] {
+			args = append(args, o.Tenant, o.ID, o.Token, Flag(o.Begun))
+		}
+		own = own[n:]
+		v, err := g.q.Run(ctx, BeatScript, "extend leases", args...)
+		if err != nil {
+			return out, true, err
+		}
+		for r := ReplyOf(v); r.More(); {
+			s := Standing(r.Int())
+			if s == unknown {
+				return nil, false, nil
+			}
+			out = append(out, s)
+		}
+	}
+	return out, true, nil
+}
+
+// Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.
+func (g *Gate) Leave(ctx context.Context, pool string) error {
+	if err := g.q.RDB.HDel(ctx, g.q.PoolsKey(), pool).Err(); err != nil {
+		return g.q.Failed(ctx, "leave", err)
+	}
+	return nil
 }

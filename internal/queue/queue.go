@@ -46,9 +46,9 @@ func (q Queue) Args(args ...any) []any {
 func (q Queue) Run(ctx context.Context, s *Script, doing string, args ...any) (any, error) {
 	reply, err := q.Call(ctx, s, args...).Result()
 	if err != nil {
-		return nil, q.Failed(ctx, doing, err, args...)
+		err = q.Failed(ctx, doing, err, args...)
 	}
-	return reply, nil
+	return reply, err
 }
 
 // Call is Run without a word on what failed.

@@ -18,7 +18,6 @@ func ReplyOf(v any) *Reply {
 	return &Reply{Fields: fields}
 }
 
-// More reports whether fields are left.
 func (r *Reply) More() bool { return r.i < len(r.Fields) }
 
 // Next returns the next field as it is; nil if there is none.
@@ -53,7 +52,6 @@ func (r *Reply) Int() int64 {
 	return 0
 }
 
-// Micros reads a duration in µs.
 func (r *Reply) Micros() time.Duration { return time.Duration(r.Int()) * time.Microsecond }
 
 // Score reads the score of a sorted set, µs since the epoch; the zero time where there is none.
@@ -75,3 +73,11 @@ func Instant(us int64) time.Time {
 
 // Micros is how scripts take durations: whole µs.
 func Micros(d time.Duration) string { return strconv.FormatInt(int64(d/time.Microsecond), 10) }
+
+// Flag is how scripts take a truth.
+func Flag(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

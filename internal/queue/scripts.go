@@ -14,8 +14,7 @@ var files embed.FS
 
 // Script is a script of the queue: lua/NAME.lua and what it includes.
 type Script struct {
-	*redis.Script // nil before Define
-	name          string
+	*redis.Script        // nil before Define
 	before, after string // its crash points
 }
 
@@ -43,7 +42,7 @@ var (
 var Scripts = map[string]*Script{}
 
 func script(name string) *Script {
-	s := &Script{name: name, before: name + ".before", after: name + ".after"}
+	s := &Script{before: name + ".before", after: name + ".after"}
 	Scripts[name] = s
 	return s
 }
@@ -59,8 +58,8 @@ var given = map[string]string{
 // initialized. The texts are constant: names and values reach a script through KEYS and ARGV only.
 func Define(fields string) {
 	given["fields"] = fields
-	for _, s := range Scripts {
-		src, err := lua.Assemble(files, s.name, given, sabotaged)
+	for name, s := range Scripts {
+		src, err := lua.Assemble(files, name, given, sabotaged)
 		if err != nil {
 			panic(err) // a file is missing or includes itself: the build is broken
 		}
@@ -68,8 +67,8 @@ func Define(fields string) {
 	}
 }
 
-// Batch is how many items a script handles at most in one call: BATCH in lua/lib/base.lua.
-const Batch = 50
-
-// Forever is the instant that never comes: FOREVER in lua/lib/base.lua.
-const Forever = 9_000_000_000_000_000
+// Twins of BATCH and FOREVER in lua/lib/base.lua.
+const (
+	Batch   = 50                    // items that a script handles at most in one call
+	Forever = 9_000_000_000_000_000 // an instant that never comes
+)

@@ -23,9 +23,7 @@ type Listener struct {
 func NewListener(q Queue, hear func(Signal)) *Listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{sub: q.RDB.Subscribe(ctx, q.SignalChannel()), cancel: cancel}
-	l.done.Add(1)
-	go func() {
-		defer l.done.Done()
+	l.done.Go(func() {
 		for m := range l.sub.ChannelWithSubscriptions() {
 			switch m := m.(type) {
 			case *redis.Subscription:
@@ -36,7 +34,7 @@ func NewListener(q Queue, hear func(Signal)) *Listener {
 				}
 			}
 		}
-	}()
+	})
 	return l
 }
 
