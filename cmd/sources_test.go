@@ -16,7 +16,7 @@ import (
 // scriptTexts are the only expressions that may become the text of a script, by file: embedded files, and constants.
 var scriptTexts = map[string][]string{
 	"buckets/script.go":           {"source", "LuaFunctions() + luaAll", `source + "local ask, write = " + name + ", " + strconv.FormatBool(write) + "\n" + luaEach`},
-	"shaper/scripts.go":           {"src"},
+	"internal/queue/scripts.go":   {"src"},
 	"buckets/redisqueue.go":       {"luaChanges + luaTimeline + luaLeakyQueue"},
 	"internal/redisurl/rights.go": {"restartProbe"},
 	"workers/drainclient.go":      {"mayWrite + script", "addText"}, // script is a constant of asynq's

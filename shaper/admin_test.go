@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -34,8 +35,8 @@ func TestStatsAndLists(t *testing.T) {
 	w.set("a", Policy{Rate: rate(1000, time.Second), MaxAttempts: 1})
 	w.pool("p", 4)
 	w.offers("a", 6)
-	w.finish(w.start(), Finish{Ending: EndOK})
-	w.finish(w.start(), Finish{Ending: EndError})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndOK})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndError})
 	w.start() // a3 runs
 	w.pass(100 * milli)
 	w.release(1) // a4 is out
@@ -120,11 +121,11 @@ func TestPurge(t *testing.T) {
 		}
 		w.offer(s)
 	}
-	v, err := w.q.run(t.Context(), purgeScript, "purge", "a")
-	if n, _ := v.(int64); n != batch || err != nil {
+	v, err := w.q.Run(t.Context(), queue.PurgeScript, "purge", "a")
+	if n, _ := v.(int64); n != queue.Batch || err != nil {
 		t.Errorf("one call purged %v, %v; want a batch", v, err)
 	}
-	if n, err := w.admin.Purge(t.Context(), "a"); n != 230-batch || err != nil {
+	if n, err := w.admin.Purge(t.Context(), "a"); n != 230-queue.Batch || err != nil {
 		t.Errorf("purged %d, %v", n, err)
 	}
 	if a, err := w.admin.Tenant(t.Context(), "a"); err != nil || a.Level() != 0 || a.Counters.Cancelled != 230 {
@@ -156,8 +157,8 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	w.runNext()
 	w.set("known", Policy{Depth: 3})
 	w.offers("dead", 1)
-	w.finish(w.start(), Finish{Ending: EndDead})
-	ttl := func(tenant string) time.Duration { return w.rdb.PTTL(ctx, w.q.tenantKey(tenant)).Val() }
+	w.finish(w.start(), queue.Finish{Ending: queue.EndDead})
+	ttl := func(tenant string) time.Duration { return w.rdb.PTTL(ctx, w.q.TenantKey(tenant)).Val() }
 	if d := ttl("passing"); d < 24*time.Hour || d > 25*time.Hour {
 		t.Errorf("an idle tenant is kept for %v", d)
 	}
@@ -167,16 +168,16 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	if d := ttl("dead"); d < 90*24*time.Hour {
 		t.Errorf("one with dead jobs for %v, want as long as those are kept", d)
 	}
-	w.must(w.rdb.Del(ctx, w.q.tenantKey("passing")).Err())
+	w.must(w.rdb.Del(ctx, w.q.TenantKey("passing")).Err())
 	w.pass(25 * hour)
-	_, err := w.q.run(ctx, releaseScript, "release", 0, micros(ticketTTL), 1)
+	_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1)
 	w.must(err)
 	if l, err := w.admin.Names(ctx, false); err != nil || !slices.Equal(l, []string{"dead", "known"}) {
 		t.Errorf("names %v, %v", l, err)
 	}
-	w.must(w.rdb.Del(ctx, w.q.tenantKey("dead")).Err())
+	w.must(w.rdb.Del(ctx, w.q.TenantKey("dead")).Err())
 	w.pass(91 * 24 * hour)
-	_, err = w.q.run(ctx, releaseScript, "release", 0, micros(ticketTTL), 1)
+	_, err = w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1)
 	w.must(err)
 	if keys := w.rdb.Keys(ctx, "*:dead").Val(); len(keys) > 0 {
 		t.Errorf("of a tenant that is forgotten is left %v", keys)

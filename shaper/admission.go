@@ -6,12 +6,13 @@ import (
 	"sync/atomic"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/policing"
 )
 
 // Admission rules are asked inside the enqueue script, all or nothing, after everything else that may refuse a job: a job that a
 // full bucket refuses takes nothing from them, and the whole decision costs one round trip. They stand in the downstream's
-// field `admit`, a line a rule, fields parted by tabs; see lua/lib/admit.lua.
+// field `admit`, a line a rule, fields parted by tabs; see internal/queue/lua/lib/admit.lua.
 
 // admitted is the rules of one value of the field, made ready to read what the script says of them.
 type admitted struct {
@@ -70,12 +71,12 @@ func readRules(field string) []policing.Rule {
 type admissions struct{ last atomic.Pointer[admitted] }
 
 // verdict reads what the script says of one job: a row for each rule, and then the field that they were read from.
-func (c *admissions) verdict(r *reply) *policing.Verdict {
-	n := len(r.fields) - 1
+func (c *admissions) verdict(r *queue.Reply) *policing.Verdict {
+	n := len(r.Fields) - 1
 	if n < 1 {
 		return nil
 	}
-	field, _ := r.fields[n].(string)
+	field, _ := r.Fields[n].(string)
 	a := c.last.Load()
 	if a == nil || a.field != field {
 		var err error
@@ -87,7 +88,7 @@ func (c *admissions) verdict(r *reply) *policing.Verdict {
 	}
 	rulings := make([]policing.Ruling, n)
 	for i, rule := range a.rules {
-		row, _ := r.fields[i].([]any)
+		row, _ := r.Fields[i].([]any)
 		d, err := a.limits[i].Decode(row, max(rule.Cost, 1))
 		rulings[i] = policing.Ruling{Rule: rule, Asked: row != nil && (err == nil || d.RetryAfter == buckets.Never), Decision: d}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -49,8 +50,8 @@ func TestWhoWaitsAsksSeldom(t *testing.T) {
 			t.Parallel()
 			rdb := redistest.Start(t).Client()
 			w := newWorld(t, rdb)
-			w.q.clock = nil // Redis' own
-			w.client, w.admin, w.gate = newClient(w.q, ClientConfig{}), &Admin{w.q}, newGate(w.q)
+			w.q.Clock = nil // Redis' own
+			w.client, w.admin, w.gate = newClient(w.q, ClientConfig{}), &Admin{w.q}, queue.NewGate(w.q)
 			w.set("a", Policy{Rate: rate(1000, time.Second), Depth: 1, OnFull: Block})
 			arrange(w)
 			first := Spec{Tenant: "a", ID: "a1", Type: "x"}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -12,8 +13,8 @@ import (
 func TestStartsAreNumberedNotGrants(t *testing.T) {
 	rdb := redistest.Open(t)
 	twice := func(call func()) { call(); call() }
-	again := func(w *world, g *Grant) string {
-		token := NewToken("p")
+	again := func(w *world, g *queue.Grant) string {
+		token := queue.NewToken("p")
 		var answer string
 		twice(func() {
 			_, why, err := w.gate.Again(w.t.Context(), g, token)
@@ -24,28 +25,28 @@ func TestStartsAreNumberedNotGrants(t *testing.T) {
 		})
 		return answer
 	}
-	unstarted := Finish{Ending: EndBack, Began: NeverBegan}
+	unstarted := queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan}
 	for _, tc := range []struct {
 		name    string
-		end     func(w *world, g *Grant) // what becomes of the first grant
-		attempt int                      // of the next one
-		started int64                    // before that
-		charged int                      // the next one included
+		end     func(w *world, g *queue.Grant) // what becomes of the first grant
+		attempt int                            // of the next one
+		started int64                          // before that
+		charged int                            // the next one included
 	}{
-		{"handed back unstarted", func(w *world, g *Grant) { twice(func() { w.finish(g, unstarted) }) }, 1, 0, 1},
-		{"missed, and paused meanwhile", func(w *world, g *Grant) {
+		{"handed back unstarted", func(w *world, g *queue.Grant) { twice(func() { w.finish(g, unstarted) }) }, 1, 0, 1},
+		{"missed, and paused meanwhile", func(w *world, g *queue.Grant) {
 			w.must(w.admin.Pause(w.t.Context(), "a", time.Second))
-			if why := again(w, g); why != TicketPaused {
+			if why := again(w, g); why != queue.TicketPaused {
 				w.t.Errorf("asked for another slot: %q", why)
 			}
 		}, 1, 0, 1},
-		{"handed back at a shutdown, while it ran", func(w *world, g *Grant) { twice(func() { w.finish(g, Finish{Ending: EndBack}) }) }, 2, 1, 1},
-		{"failed", func(w *world, g *Grant) {
-			twice(func() { w.finish(g, Finish{Ending: EndError, Began: BeganAfter(0)}) })
+		{"handed back at a shutdown, while it ran", func(w *world, g *queue.Grant) { twice(func() { w.finish(g, queue.Finish{Ending: queue.EndBack}) }) }, 2, 1, 1},
+		{"failed", func(w *world, g *queue.Grant) {
+			twice(func() { w.finish(g, queue.Finish{Ending: queue.EndError, Began: queue.BeganAfter(0)}) })
 		}, 2, 1, 2},
-		{"ran until its worker vanished", func(w *world, g *Grant) {
+		{"ran until its worker vanished", func(w *world, g *queue.Grant) {
 			twice(func() {
-				_, err := w.gate.Beat(w.t.Context(), "p", 1, time.Hour, []Held{{g, true}})
+				_, err := w.gate.Beat(w.t.Context(), "p", 1, time.Hour, []queue.Held{{Grant: g, Begun: true}})
 				w.must(err)
 			})
 			for range 5 {
@@ -53,16 +54,16 @@ func TestStartsAreNumberedNotGrants(t *testing.T) {
 				w.release(0)
 			}
 		}, 2, 1, 1},
-		{"its worker vanished, and nobody knows", func(w *world, _ *Grant) {
+		{"its worker vanished, and nobody knows", func(w *world, _ *queue.Grant) {
 			for range 5 {
 				w.pass(4 * second)
 				w.release(0)
 			}
 		}, 2, 1, 1},
-		{"granted and counted by the version before", func(w *world, g *Grant) {
-			line := w.rdb.HGet(w.t.Context(), w.q.stateKey("a"), "a1").Val()
-			w.must(w.rdb.HSet(w.t.Context(), w.q.stateKey("a"), "a1", line[:len(line)-len(",granted ")]+" ").Err())
-			w.must(w.rdb.HSet(w.t.Context(), w.q.tenantKey("a"), "started", 1).Err())
+		{"granted and counted by the version before", func(w *world, g *queue.Grant) {
+			line := w.rdb.HGet(w.t.Context(), w.q.StateKey("a"), "a1").Val()
+			w.must(w.rdb.HSet(w.t.Context(), w.q.StateKey("a"), "a1", line[:len(line)-len(",granted ")]+" ").Err())
+			w.must(w.rdb.HSet(w.t.Context(), w.q.TenantKey("a"), "started", 1).Err())
 			w.finish(g, unstarted)
 		}, 2, 1, 1},
 	} {
@@ -88,10 +89,10 @@ func TestStartsAreNumberedNotGrants(t *testing.T) {
 			if next.Attempt != tc.attempt || next.Charged != tc.charged {
 				t.Errorf("then attempt %d, charged %d; want %d, %d", next.Attempt, next.Charged, tc.attempt, tc.charged)
 			}
-			if became, _ := w.finish(first, Finish{Ending: EndOK}); became != "stale" {
+			if became, _ := w.finish(first, queue.Finish{Ending: queue.EndOK}); became != "stale" {
 				t.Errorf("the first token is believed: %s", became)
 			}
-			w.finish(next, Finish{Ending: EndOK, Began: BeganAfter(0)})
+			w.finish(next, queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)})
 			if n := started(); n != tc.started+1 {
 				t.Errorf("%d starts in the end, want %d", n, tc.started+1)
 			}
@@ -110,11 +111,11 @@ func TestChainedGrantsThatNeverStart(t *testing.T) {
 	w.offers("a", 2)
 	first := w.start()
 	w.pass(milli)
-	_, next := w.finish(first, Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)})
+	_, next := w.finish(first, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p"), Began: queue.BeganAfter(0)})
 	if next == nil || next.Attempt != 1 {
 		t.Fatalf("chained: %+v, want attempt 1", next)
 	}
-	w.finish(next, Finish{Ending: EndBack, Began: NeverBegan})
+	w.finish(next, queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan})
 	if g := w.start(); g.ID != "a2" || g.Attempt != 1 || g.Charged != 1 {
 		t.Errorf("%s, attempt %d, charged %d; want the first attempt of a2", g.ID, g.Attempt, g.Charged)
 	}

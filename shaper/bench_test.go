@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -41,22 +42,24 @@ func BenchmarkScripts(b *testing.B) {
 		{"release/nothing due", 1000, func(w *world, n int) []any { return make([]any, n) },
 			func(w *world, _ any) { w.release(50) }},
 		{"gate", 500, func(w *world, n int) []any { offerN(w, n); return tickets(w, n) },
-			func(w *world, k any) { w.enter(k.(Ticket), "p") }},
+			func(w *world, k any) { w.enter(k.(queue.Ticket), "p") }},
 		{"finish", 500, func(w *world, n int) []any { offerN(w, n); return grants(w, tickets(w, n)) },
-			func(w *world, g any) { w.finish(g.(*Grant), Finish{Ending: EndOK}) }},
+			func(w *world, g any) { w.finish(g.(*queue.Grant), queue.Finish{Ending: queue.EndOK}) }},
 		{"finish and next", 500, func(w *world, n int) []any { offerN(w, 2*n); return grants(w, tickets(w, n)) },
-			func(w *world, g any) { w.finish(g.(*Grant), Finish{Ending: EndOK, Next: NewToken("p")}) }},
+			func(w *world, g any) {
+				w.finish(g.(*queue.Grant), queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")})
+			}},
 		{"gate, logged", 500, func(w *world, n int) []any {
 			w.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
 			offerN(w, n)
 			return tickets(w, n)
-		}, func(w *world, k any) { w.enter(k.(Ticket), "p") }},
+		}, func(w *world, k any) { w.enter(k.(queue.Ticket), "p") }},
 		{"finish and next, logged", 500, func(w *world, n int) []any {
 			w.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
 			offerN(w, 2*n)
 			return grants(w, tickets(w, n))
 		}, func(w *world, g any) {
-			w.finish(g.(*Grant), Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)})
+			w.finish(g.(*queue.Grant), queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p"), Began: queue.BeganAfter(0)})
 		}},
 		{"beat/20 jobs", 500, func(w *world, n int) []any {
 			offerN(w, 20)
@@ -67,9 +70,9 @@ func BenchmarkScripts(b *testing.B) {
 			}
 			return all
 		}, func(w *world, g any) {
-			var own []Held
+			var own []queue.Held
 			for _, o := range g.([]any) {
-				own = append(own, Held{Grant: o.(*Grant)})
+				own = append(own, queue.Held{Grant: o.(*queue.Grant)})
 			}
 			_, err := w.gate.Beat(w.t.Context(), "p", 1_000_000, time.Hour, own)
 			w.must(err)
@@ -129,7 +132,7 @@ func tickets(w *world, n int) (l []any) {
 
 func grants(w *world, tickets []any) (l []any) {
 	for _, k := range tickets {
-		g, _ := w.enter(k.(Ticket), "p")
+		g, _ := w.enter(k.(queue.Ticket), "p")
 		l = append(l, g)
 	}
 	return l

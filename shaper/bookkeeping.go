@@ -25,7 +25,7 @@ func (s *Scheduler) keepBooks(ctx context.Context) {
 			return
 		}
 		wait = s.opts.Books
-		begun, err := s.q.rdb.Time(ctx).Result()
+		begun, err := s.q.RDB.Time(ctx).Result()
 		if err == nil {
 			if since.IsZero() {
 				since = begun.Add(-idleBefore)

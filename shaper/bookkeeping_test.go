@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -22,16 +23,16 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 	w.pool("p", 9)
 	w.offers("a", 1)
 	runs := w.next()
-	w.must(w.rdb.ZRem(ctx, w.q.runKey(), "a a1").Err())
+	w.must(w.rdb.ZRem(ctx, w.q.RunKey(), "a a1").Err())
 	w.offer(Spec{Tenant: "b", ID: "b1", Delay: time.Hour})
-	w.must(w.rdb.ZRem(ctx, w.q.laterKey("b"), "b1").Err())
+	w.must(w.rdb.ZRem(ctx, w.q.LaterKey("b"), "b1").Err())
 	w.release(0)
-	w.must(w.rdb.ZAdd(ctx, w.q.dueKey(), redis.Z{Score: 1, Member: "b"}).Err())
+	w.must(w.rdb.ZAdd(ctx, w.q.DueKey(), redis.Z{Score: 1, Member: "b"}).Err())
 	w.release(0)
 	w.release(1) // b has nothing to do
 	var log bytes.Buffer
 	mended := make(chan []BookFault, 100)
-	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{Books: 10 * time.Millisecond, OnMended: func(f []BookFault) { mended <- f },
+	s, err := NewScheduler(w.rdb, w.q.Downstream, newCarrier(0), SchedulerConfig{Books: 10 * time.Millisecond, OnMended: func(f []BookFault) { mended <- f },
 		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w.must(err)
 	w.must(s.Start(ctx))
@@ -41,16 +42,16 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 	if len(faults) != 2 || !strings.Contains(got, "1 × to come later") || !strings.Contains(got, "1 × running without a lease") || !strings.Contains(got, "(a a1)") {
 		t.Errorf("mended %v", got)
 	}
-	if text := log.String(); strings.Count(text, "the books were wrong") != 2 || !strings.Contains(text, "kind=running") || !strings.Contains(text, "downstream="+w.q.downstream) {
+	if text := log.String(); strings.Count(text, "the books were wrong") != 2 || !strings.Contains(text, "kind=running") || !strings.Contains(text, "downstream="+w.q.Downstream) {
 		t.Errorf("logged %s", text)
 	}
 	if j := w.job("b", "b1"); j.State != StateDelayed || time.Until(j.Due) < 50*time.Minute {
 		t.Errorf("b1 is %s, due in %v", j.State, time.Until(j.Due))
 	}
-	if standing, err := w.gate.Beat(ctx, "p", 9, time.Hour, []Held{{runs, true}}); err != nil || standing[0] != Owned {
+	if standing, err := w.gate.Beat(ctx, "p", 9, time.Hour, []queue.Held{{Grant: runs, Begun: true}}); err != nil || standing[0] != queue.Owned {
 		t.Errorf("its worker is told %v (%v)", standing, err)
 	}
-	if became, _ := w.finish(runs, Finish{Ending: EndOK}); became != "done" {
+	if became, _ := w.finish(runs, queue.Finish{Ending: queue.EndOK}); became != "done" {
 		t.Errorf("it is %s", became)
 	}
 	if faults, err := w.admin.Books(ctx, false); err != nil || len(faults) > 0 {
@@ -68,8 +69,8 @@ func TestLostFromALongList(t *testing.T) {
 		crowd(w, "a", n)
 		before := strings.Fields(w.waiting("a"))
 		at := n / 2
-		w.must(rdb.LRem(t.Context(), w.q.waitKey("a"), 1, before[at]).Err())
-		w.must(rdb.RPush(t.Context(), w.q.waitKey("a"), before[at+1]).Err()) // and one is in it twice
+		w.must(rdb.LRem(t.Context(), w.q.WaitKey("a"), 1, before[at]).Err())
+		w.must(rdb.RPush(t.Context(), w.q.WaitKey("a"), before[at+1]).Err()) // and one is in it twice
 		if faults, err := w.admin.Books(t.Context(), true); err != nil || len(faults) == 0 {
 			t.Fatalf("%d: found %v (%v)", n, faults, err)
 		}
@@ -105,7 +106,7 @@ func TestBooksOfIdleTenantsCostNothing(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.offers("busy", 3)
 	for i := range 300 {
-		w.must(w.rdb.ZAdd(t.Context(), w.q.tenantsKey(), redis.Z{Score: float64(w.now - 3600*second), Member: fmt.Sprint("t", i)}).Err())
+		w.must(w.rdb.ZAdd(t.Context(), w.q.TenantsKey(), redis.Z{Score: float64(w.now - 3600*second), Member: fmt.Sprint("t", i)}).Err())
 	}
 	n := counting(w)
 	faults, err := (&bookkeeper{q: w.q, mend: true}).pass(context.Background(), time.UnixMicro(w.now-60*second))

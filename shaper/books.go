@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // BookFault is one kind of what was wrong with the books of a downstream: which job is where, how many are in flight, who has
@@ -59,18 +61,9 @@ func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
 	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
 }
 
-// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of a pool of workers.
-func (a *Admin) Seen(ctx context.Context) (bool, error) {
-	n, err := a.q.rdb.Exists(ctx, a.q.downstreamKey()).Result()
-	if err != nil {
-		return false, storeErr("look for the downstream", err)
-	}
-	return n == 1, nil
-}
-
 // bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most; whatever loops is here.
 type bookkeeper struct {
-	q     queue
+	q     queue.Queue
 	mend  bool
 	all   bool          // every job of every known tenant; else of those with something to do or that had it of late, where sizes and counts differ
 	pause time.Duration // between two calls, so that Redis serves others
@@ -113,7 +106,7 @@ func (b *bookkeeper) tenants(ctx context.Context, since time.Time) error {
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(names, batch/2) { // a whole batch would take Redis more than a millisecond
+	for part := range slices.Chunk(names, queue.Batch/2) { // a whole batch would take Redis more than a millisecond
 		differ := part
 		if !b.all {
 			if differ, err = b.compare(ctx, false, part); err != nil {
@@ -142,13 +135,13 @@ func (b *bookkeeper) names(ctx context.Context, since time.Time) ([]string, erro
 		lowest = strconv.FormatInt(since.UnixMicro(), 10)
 	}
 	for _, book := range []struct{ key, lowest string }{
-		{b.q.tenantsKey(), lowest}, {b.q.dueKey(), "-inf"}, {b.q.readyKey(), "-inf"}, {b.q.outKey(), "-inf"}, {b.q.runKey(), "-inf"},
+		{b.q.TenantsKey(), lowest}, {b.q.DueKey(), "-inf"}, {b.q.ReadyKey(), "-inf"}, {b.q.OutKey(), "-inf"}, {b.q.RunKey(), "-inf"},
 	} {
 		const page = 500
 		for at := int64(0); ; at += page {
-			l, err := b.q.rdb.ZRangeByScore(ctx, book.key, &redis.ZRangeBy{Min: book.lowest, Max: "+inf", Offset: at, Count: page}).Result()
+			l, err := b.q.RDB.ZRangeByScore(ctx, book.key, &redis.ZRangeBy{Min: book.lowest, Max: "+inf", Offset: at, Count: page}).Result()
 			if err != nil {
-				return nil, storeErr("list tenants", err)
+				return nil, queue.StoreErr("list tenants", err)
 			}
 			for _, member := range l {
 				tenant, _, _ := strings.Cut(member, " ")
@@ -170,35 +163,26 @@ func (b *bookkeeper) rest(ctx context.Context) error {
 	if b.pause == 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(b.pause)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(b.pause):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func flag(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// compare compares sizes and counts, see lua/compare.lua, and returns the tenants whose jobs want a look.
+// compare compares sizes and counts, see internal/queue/lua/compare.lua, and returns the tenants whose jobs want a look.
 func (b *bookkeeper) compare(ctx context.Context, sure bool, tenants []string) (differ []string, err error) {
-	args := []any{flag(b.mend), flag(sure)}
+	args := []any{queue.Flag(b.mend), queue.Flag(sure)}
 	for _, t := range tenants {
 		args = append(args, t)
 	}
-	v, err := b.q.run(ctx, compareScript, "compare the books", args...)
+	v, err := b.q.Run(ctx, queue.CompareScript, "compare the books", args...)
 	if err != nil {
 		return nil, err
 	}
-	for r := replyOf(v); r.more(); {
-		kind, tenant, of := r.str(), r.str(), r.str()
+	for r := queue.ReplyOf(v); r.More(); {
+		kind, tenant, of := r.Str(), r.Str(), r.Str()
 		if kind == "jobs" {
 			differ = append(differ, tenant)
 		} else {
@@ -257,7 +241,7 @@ func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// look goes through what lua/mend.lua is told to look at, and calls each with the ids that it returns.
+// look goes through what internal/queue/lua/mend.lua is told to look at, and calls each with the ids that it returns.
 func (b *bookkeeper) look(ctx context.Context, tenant, what string, each func(id string)) error {
 	for at := "0"; ; {
 		var err error
@@ -268,18 +252,18 @@ func (b *bookkeeper) look(ctx context.Context, tenant, what string, each func(id
 }
 
 func (b *bookkeeper) call(ctx context.Context, tenant, what string, each func(id string), args ...any) (goesOn string, err error) {
-	v, err := b.q.run(ctx, mendScript, "mend the books", append([]any{flag(b.mend), tenant, what}, args...)...)
+	v, err := b.q.Run(ctx, queue.MendScript, "mend the books", append([]any{queue.Flag(b.mend), tenant, what}, args...)...)
 	if err != nil {
 		return "", err
 	}
-	r := replyOf(v)
-	goesOn = r.str()
-	for f := replyOf(r.next()); f.more(); {
-		kind, id := f.str(), f.str()
+	r := queue.ReplyOf(v)
+	goesOn = r.Str()
+	for f := queue.ReplyOf(r.Next()); f.More(); {
+		kind, id := f.Str(), f.Str()
 		b.found(kind, tenant, id)
 	}
-	for ids := replyOf(r.next()); ids.more(); {
-		each(ids.str())
+	for ids := queue.ReplyOf(r.Next()); ids.More(); {
+		each(ids.Str())
 	}
 	return goesOn, b.rest(ctx)
 }

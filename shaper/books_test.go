@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -52,19 +53,19 @@ func (s *source) ScriptLoad(_ context.Context, text string) *redis.StringCmd {
 
 func newLoser(t *testing.T, rdb redis.UniversalClient) {
 	l := &loser{map[string]string{}}
-	for _, s := range luaScripts {
-		if s == compareScript || s == mendScript {
+	for name, s := range queue.Scripts {
+		if s == queue.CompareScript || s == queue.MendScript {
 			continue
 		}
 		sound := source{hash: s.Hash()}
 		s.Load(t.Context(), &sound)
 		broken := strings.Replace(sound.text, "local call = redis.call", losing, 1)
 		if broken == sound.text {
-			t.Fatalf("%s does not begin as it did", s.name)
+			t.Fatalf("%s does not begin as it did", name)
 		}
 		sha, err := rdb.ScriptLoad(t.Context(), broken).Result()
 		if err != nil {
-			t.Fatalf("%s: %v", s.name, err)
+			t.Fatalf("%s: %v", name, err)
 		}
 		l.variant[s.Hash()] = sha
 	}
@@ -91,9 +92,9 @@ func (l *loser) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // life is a queue with a job for each way through it. What its workers do hangs on the ids, so that it is the same each time.
 type life struct {
 	*world
-	live      map[string]*Grant // by id, of workers that beat
-	until     map[string]int64  // when such a worker is done
-	silent    map[string]int64  // until when a worker that vanished had its job
+	live      map[string]*queue.Grant // by id, of workers that beat
+	until     map[string]int64        // when such a worker is done
+	silent    map[string]int64        // until when a worker that vanished had its job
 	notBefore map[string]int64
 	starts    map[string]int
 	ended     map[string]string
@@ -113,7 +114,7 @@ for _, key in ipairs(redis.call('KEYS', KEYS[1] .. '*')) do redis.call('COPY', k
 func (l *life) again(t *testing.T) *life {
 	w, c := emptyWorld(t, l.rdb), *l
 	w.now, w.places = l.now, maps.Clone(l.places)
-	if err := copyScript.Run(t.Context(), l.rdb, []string{l.q.prefix, w.q.prefix}).Err(); !errors.Is(err, redis.Nil) {
+	if err := copyScript.Run(t.Context(), l.rdb, []string{l.q.Prefix, w.q.Prefix}).Err(); !errors.Is(err, redis.Nil) {
 		t.Fatal(err)
 	}
 	c.world, c.wrong = w, slices.Clone(l.wrong)
@@ -125,13 +126,13 @@ func (l *life) again(t *testing.T) *life {
 // forget takes out of Redis what it holds of this life.
 func (l *life) forget() {
 	l.t.Helper()
-	keys, err := l.rdb.Keys(l.t.Context(), l.q.prefix+"*").Result()
+	keys, err := l.rdb.Keys(l.t.Context(), l.q.Prefix+"*").Result()
 	l.must(err)
 	l.must(l.rdb.Del(l.t.Context(), keys...).Err())
 }
 
 func newLife(t *testing.T, rdb redis.UniversalClient) *life {
-	l := &life{world: newWorld(t, rdb), live: map[string]*Grant{}, until: map[string]int64{}, silent: map[string]int64{},
+	l := &life{world: newWorld(t, rdb), live: map[string]*queue.Grant{}, until: map[string]int64{}, silent: map[string]int64{},
 		notBefore: map[string]int64{}, starts: map[string]int{}, ended: map[string]string{}}
 	l.setDownstream(DownstreamPolicy{DepartureLog: 10_000})
 	l.set("a", Policy{Rate: rate(10, time.Second), MaxInFlight: 5, MaxAttempts: 3, Backoff: Backoff{5 * time.Second, time.Minute}})
@@ -158,27 +159,27 @@ func (l *life) say(format string, args ...any) {
 func (l *life) step(us int64) {
 	l.pass(us)
 	ctx := l.t.Context()
-	own := make([]*Grant, 0, len(l.live))
+	own := make([]*queue.Grant, 0, len(l.live))
 	for _, id := range slices.Sorted(maps.Keys(l.live)) {
 		own = append(own, l.live[id])
 	}
-	held := make([]Held, len(own))
+	held := make([]queue.Held, len(own))
 	for i, g := range own {
-		held[i] = Held{g, l.now >= g.Slot.UnixMicro()}
+		held[i] = queue.Held{Grant: g, Begun: l.now >= g.Slot.UnixMicro()}
 	}
 	standing, err := l.gate.Beat(ctx, "p", 6, time.Hour, held)
 	l.must(err)
 	for i, s := range standing {
-		if s == Lost {
+		if s == queue.Lost {
 			delete(l.live, own[i].ID) // its context ends
 		}
 	}
 	for _, g := range own {
 		if l.live[g.ID] != nil && l.now >= l.until[g.ID] {
 			delete(l.live, g.ID)
-			end := Finish{Ending: EndOK, Began: BeganAfter(0)}
+			end := queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)}
 			if g.ID == "called-off" {
-				end.Ending = EndError
+				end.Ending = queue.EndError
 			}
 			l.end(g, end)
 		}
@@ -190,7 +191,7 @@ func (l *life) step(us int64) {
 			l.must(l.gate.GiveBack(ctx, k))
 			continue
 		}
-		g, _, err := l.gate.Enter(ctx, k, NewToken("p"))
+		g, _, err := l.gate.Enter(ctx, k, queue.NewToken("p"))
 		if err != nil && g == nil {
 			l.say("gate of %v: %v", k, err)
 		}
@@ -198,7 +199,7 @@ func (l *life) step(us int64) {
 	}
 }
 
-func (l *life) begin(g *Grant) {
+func (l *life) begin(g *queue.Grant) {
 	if g == nil {
 		return
 	}
@@ -229,17 +230,17 @@ func (l *life) begin(g *Grant) {
 		l.live[id], l.until[id] = g, l.now+20*second
 	case id == "fails" && first:
 		l.notBefore[id] = l.now + 5*second
-		l.end(g, Finish{Ending: EndError, Delay: 5 * time.Second, Text: "no"})
+		l.end(g, queue.Finish{Ending: queue.EndError, Delay: 5 * time.Second, Text: "no"})
 	case id == "dies":
-		l.end(g, Finish{Ending: EndDead, Text: "never"})
+		l.end(g, queue.Finish{Ending: queue.EndDead, Text: "never"})
 	case id == "back" && first:
-		l.end(g, Finish{Ending: EndBack})
+		l.end(g, queue.Finish{Ending: queue.EndBack})
 	default:
-		l.end(g, Finish{Ending: EndOK, Next: NewToken("p"), Began: BeganAfter(0)})
+		l.end(g, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p"), Began: queue.BeganAfter(0)})
 	}
 }
 
-func (l *life) end(g *Grant, f Finish) {
+func (l *life) end(g *queue.Grant, f queue.Finish) {
 	out, err := l.gate.Finish(l.t.Context(), g, f)
 	if err != nil {
 		l.say("finish of %s: %v", g.ID, err)
@@ -274,14 +275,14 @@ func beginning() (steps []func(l *life)) {
 		func(l *life) {
 			if g := l.live["hand"]; g != nil {
 				delete(l.live, "hand")
-				l.end(g, Finish{Ending: EndBack})
+				l.end(g, queue.Finish{Ending: queue.EndBack})
 			}
 		})
 }
 
 // idle tells whether Redis holds nothing more to do.
 func (l *life) idle() bool {
-	n, err := l.rdb.Exists(l.t.Context(), l.q.outKey(), l.q.runKey(), l.q.dueKey(), l.q.readyKey()).Result()
+	n, err := l.rdb.Exists(l.t.Context(), l.q.OutKey(), l.q.RunKey(), l.q.DueKey(), l.q.ReadyKey()).Result()
 	l.must(err)
 	return n == 0
 }
@@ -347,9 +348,9 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 	// A life that loses nothing is kept as it is before each step, so that the others need not begin at the beginning.
 	const never = 1_000_000
 	kept, made, l := []*life{}, []int{}, newLife(t, rdb) // made is how many writes were made before the step
-	l.must(rdb.Set(t.Context(), l.q.prefix+"lose", never, 0).Err())
+	l.must(rdb.Set(t.Context(), l.q.Prefix+"lose", never, 0).Err())
 	writes := func() int {
-		left, err := rdb.Get(t.Context(), l.q.prefix+"lose").Int()
+		left, err := rdb.Get(t.Context(), l.q.Prefix+"lose").Int()
 		l.must(err)
 		return never - left
 	}
@@ -366,13 +367,13 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 		for n := 1 + player*every; n <= all; n += players * every {
 			first, _ := slices.BinarySearch(made, n) // the first step before which it was made, or none
 			l := kept[first-1].again(t)
-			l.must(rdb.Set(t.Context(), l.q.prefix+"lose", n-made[first-1], 0).Err())
+			l.must(rdb.Set(t.Context(), l.q.Prefix+"lose", n-made[first-1], 0).Err())
 			for _, step := range steps[first-1:] {
 				step(l)
 			}
-			lost, err := rdb.Get(t.Context(), l.q.prefix+"lost").Result()
+			lost, err := rdb.Get(t.Context(), l.q.Prefix+"lost").Result()
 			l.must(err)
-			lost = strings.ReplaceAll(lost, l.q.prefix, "")
+			lost = strings.ReplaceAll(lost, l.q.Prefix, "")
 			l.toTheEnd(lost)
 			if len(l.wrong) > 0 {
 				t.Errorf("without write %d, %s:\n\t%s", n, lost, strings.Join(l.wrong, "\n\t"))
@@ -392,7 +393,7 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	}
 	var spoils []spoil
 	ctx := t.Context()
-	key := func(l *life, k string) string { return l.q.prefix + k }
+	key := func(l *life, k string) string { return l.q.Prefix + k }
 	add := func(name string, do func(l *life) error) { spoils = append(spoils, spoil{name, do}) }
 	zadd := func(k, member string, score func(l *life) int64) {
 		add(fmt.Sprint("ZADD ", k, " ", member), func(l *life) error {
@@ -448,7 +449,7 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	add("HSET s:a nobody", func(l *life) error { return rdb.HSet(ctx, key(l, "s:a"), "nobody", states["live"]).Err() })
 	zadd("due", "a", func(l *life) int64 { return l.now + 3600*second })
 	zadd("tenants", "a", now)
-	zadd("tenants", "idle", func(*life) int64 { return forever })
+	zadd("tenants", "idle", func(*life) int64 { return queue.Forever })
 	for _, f := range []struct{ key, field string }{{"d", "out"}, {"d", "run"}, {"t:a", "out"}, {"t:a", "run"}, {"pools", "p:n"}} {
 		for _, n := range []int{0, 1, 7, 1000} {
 			add(fmt.Sprint("HSET ", f.key, " ", f.field, " ", n), func(l *life) error { return rdb.HSet(ctx, key(l, f.key), f.field, n).Err() })

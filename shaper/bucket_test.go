@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
@@ -45,14 +46,14 @@ func TestOnlyWhatNeverStartedExpires(t *testing.T) {
 	w.set("a", Policy{Rate: rate(10, time.Second), MaxWait: time.Second})
 	w.pool("p", 9)
 	w.offers("a", 2)
-	w.finish(w.start(), Finish{Ending: EndError, Delay: 5 * time.Second})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndError, Delay: 5 * time.Second})
 	w.pass(200 * milli)
 	tickets, _, _ := w.release(1)
 	if len(tickets) != 1 {
 		t.Fatalf("%d tickets", len(tickets))
 	}
 	w.pass(2 * second)
-	if _, answer := w.enter(tickets[0], "p"); answer != TicketExpired {
+	if _, answer := w.enter(tickets[0], "p"); answer != queue.TicketExpired {
 		t.Errorf("a ticket that waited too long: %q", answer)
 	}
 	w.pass(5 * second)
@@ -66,7 +67,7 @@ func TestDropOldest(t *testing.T) {
 	w.set("a", Policy{Rate: rate(1, time.Second), Depth: 3, OnFull: DropOldest})
 	w.pool("p", 1)
 	w.offers("a", 3)
-	w.finish(w.start(), Finish{Ending: EndBack}) // a1 was started once: it stays
+	w.finish(w.start(), queue.Finish{Ending: queue.EndBack}) // a1 was started once: it stays
 	w.offer(Spec{Tenant: "a", ID: "x"})
 	if got := w.waiting("a"); got != "a1 a3 x" {
 		t.Errorf("waiting %s, want a1 a3 x", got)
@@ -162,12 +163,12 @@ func TestDuplicates(t *testing.T) {
 	look("while it waits", StateWaiting)
 	g := w.start()
 	look("while it runs", StateRunning)
-	w.finish(g, Finish{Ending: EndError, Delay: time.Second})
+	w.finish(g, queue.Finish{Ending: queue.EndError, Delay: time.Second})
 	look("while it waits out a backoff", StateDelayed)
 	w.offers("a", 1)
 	look("while the bucket is full", StateDelayed)
 	w.pass(2 * second)
-	w.finish(w.start(), Finish{Ending: EndDead})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndDead})
 	again = "dead"
 	look("when it is dead", StateDead)
 	if _, _, err := w.admin.RequeueDead(t.Context(), "a", "j"); err != nil {
@@ -176,10 +177,10 @@ func TestDuplicates(t *testing.T) {
 	w.pass(second)
 	again = ""
 	for range 2 { // j, and a1
-		w.finish(w.start(), Finish{Ending: EndOK})
+		w.finish(w.start(), queue.Finish{Ending: queue.EndOK})
 	}
 	look("when it is done", StateDone)
-	w.must(w.rdb.Del(t.Context(), w.q.endKey("a", "j")).Err()) // its retention is over
+	w.must(w.rdb.Del(t.Context(), w.q.EndKey("a", "j")).Err()) // its retention is over
 	if r := w.offer(others[0]); r.Status != Accepted || r.Duplicate {
 		t.Errorf("when nothing is known of it any more: %+v", r)
 	}
@@ -213,23 +214,23 @@ func TestCancelInEachState(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		get     func(w *world) *Grant
+		get     func(w *world) *queue.Grant
 		want    State
-		then    Finish // by its worker, if there is one
+		then    queue.Finish // by its worker, if there is one
 		became  string
 		in, end State
 	}{
-		{"waiting", func(w *world) *Grant { return nil }, StateCancelled, Finish{}, "", StateCancelled, StateCancelled},
-		{"out", func(w *world) *Grant { w.release(1); return nil }, StateCancelled, Finish{}, "", StateCancelled, StateCancelled},
-		{"running, then fails", (*world).start, StateRunning, Finish{Ending: EndError}, "cancelled", StateRunning, StateCancelled},
-		{"running, then is throttled", (*world).start, StateRunning, Finish{Ending: EndThrottled, Delay: time.Hour}, "cancelled", StateRunning, StateCancelled},
-		{"running, then succeeds", (*world).start, StateRunning, Finish{Ending: EndOK}, "done", StateRunning, StateDone},
-		{"waiting out a backoff", func(w *world) *Grant {
-			w.finish(w.start(), Finish{Ending: EndError, Delay: time.Minute})
+		{"waiting", func(w *world) *queue.Grant { return nil }, StateCancelled, queue.Finish{}, "", StateCancelled, StateCancelled},
+		{"out", func(w *world) *queue.Grant { w.release(1); return nil }, StateCancelled, queue.Finish{}, "", StateCancelled, StateCancelled},
+		{"running, then fails", (*world).start, StateRunning, queue.Finish{Ending: queue.EndError}, "cancelled", StateRunning, StateCancelled},
+		{"running, then is throttled", (*world).start, StateRunning, queue.Finish{Ending: queue.EndThrottled, Delay: time.Hour}, "cancelled", StateRunning, StateCancelled},
+		{"running, then succeeds", (*world).start, StateRunning, queue.Finish{Ending: queue.EndOK}, "done", StateRunning, StateDone},
+		{"waiting out a backoff", func(w *world) *queue.Grant {
+			w.finish(w.start(), queue.Finish{Ending: queue.EndError, Delay: time.Minute})
 			return nil
-		}, StateCancelled, Finish{}, "", StateCancelled, StateCancelled},
-		{"dead", func(w *world) *Grant { w.finish(w.start(), Finish{Ending: EndDead}); return nil }, StateDead, Finish{}, "", StateDead, StateDead},
-		{"done", func(w *world) *Grant { w.runNext(); return nil }, StateDone, Finish{}, "", StateDone, StateDone},
+		}, StateCancelled, queue.Finish{}, "", StateCancelled, StateCancelled},
+		{"dead", func(w *world) *queue.Grant { w.finish(w.start(), queue.Finish{Ending: queue.EndDead}); return nil }, StateDead, queue.Finish{}, "", StateDead, StateDead},
+		{"done", func(w *world) *queue.Grant { w.runNext(); return nil }, StateDone, queue.Finish{}, "", StateDone, StateDone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, rdb)
@@ -245,7 +246,7 @@ func TestCancelInEachState(t *testing.T) {
 				t.Errorf("then it is %s, want %s", j.State, tc.in)
 			}
 			if g != nil {
-				if s, _ := w.gate.Beat(t.Context(), "p", 1, time.Hour, []Held{{Grant: g}}); s[0] != Cancelled {
+				if s, _ := w.gate.Beat(t.Context(), "p", 1, time.Hour, []queue.Held{{Grant: g}}); s[0] != queue.Cancelled {
 					t.Errorf("its worker is told %d, want cancelled", s[0])
 				}
 				if became, _ := w.finish(g, tc.then); became != tc.became {
@@ -269,11 +270,11 @@ func TestCancelledJobsDoNotComeBack(t *testing.T) {
 	w.pool("p", 2)
 	w.offers("a", 2)
 	vanishes, asks := w.start(), w.start()
-	for _, g := range []*Grant{vanishes, asks} {
+	for _, g := range []*queue.Grant{vanishes, asks} {
 		_, err := w.client.Cancel(t.Context(), "a", g.ID)
 		w.must(err)
 	}
-	if _, answer, err := w.gate.Again(t.Context(), asks, NewToken("p")); err != nil || answer != TicketVoid {
+	if _, answer, err := w.gate.Again(t.Context(), asks, queue.NewToken("p")); err != nil || answer != queue.TicketVoid {
 		t.Errorf("another slot for a cancelled job: %q, %v", answer, err)
 	}
 	if j := w.job("a", asks.ID); j.State != StateCancelled {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -128,7 +129,7 @@ func TestRepliesThatAreLost(t *testing.T) {
 	}
 	w.pass(milli)
 	lose()
-	became, next := w.finish(g, Finish{Ending: EndOK, Text: "r", Next: NewToken("p")})
+	became, next := w.finish(g, queue.Finish{Ending: queue.EndOK, Text: "r", Next: queue.NewToken("p")})
 	if became != "done" || next == nil || next.ID != "x" || next.Attempt != 1 {
 		t.Errorf("finish: %s, next %+v", became, next)
 	}
@@ -204,7 +205,7 @@ func TestWaitForAJob(t *testing.T) {
 	if _, err := w.client.Wait(ctx, "a", "a1"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting for a job that does not end: %v", err)
 	}
-	w.finish(w.start(), Finish{Ending: EndOK, Text: "result"})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndOK, Text: "result"})
 	if j, err := w.client.Wait(withTimeout(t), "a", "a1"); err != nil || j.State != StateDone || string(j.Result) != "result" {
 		t.Errorf("%+v, %v", j, err)
 	}

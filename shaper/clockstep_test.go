@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -25,7 +26,7 @@ func TestClockStepsBack(t *testing.T) {
 		}, second + 2*hold},
 		{"a backoff", func(w *world) {
 			w.offers("a", 1)
-			w.finish(w.start(), Finish{Ending: EndError, Delay: 3 * time.Second})
+			w.finish(w.start(), queue.Finish{Ending: queue.EndError, Delay: 3 * time.Second})
 		}, 3*second + 2*hold},
 		{"a pause", func(w *world) {
 			w.must(w.admin.Pause(w.t.Context(), "a", 4*time.Second))
@@ -37,7 +38,7 @@ func TestClockStepsBack(t *testing.T) {
 		}, 4*second + 2*hold},
 		{"a throttled tenant", func(w *world) {
 			w.offers("a", 1)
-			w.finish(w.start(), Finish{Ending: EndThrottled, Delay: 4 * time.Second})
+			w.finish(w.start(), queue.Finish{Ending: queue.EndThrottled, Delay: 4 * time.Second})
 		}, 4*second + 2*hold},
 		{"a lost ticket", func(w *world) {
 			w.offers("a", 1)
@@ -53,13 +54,13 @@ func TestClockStepsBack(t *testing.T) {
 			g := w.start()
 			w.release(1)
 			w.pass(-hour)
-			w.finish(g, Finish{Ending: EndOK})
+			w.finish(g, queue.Finish{Ending: queue.EndOK})
 			w.pass(hour)
 		}, second + 2*hold},
 		{"a Redis that was another one shortly before", func(w *world) {
 			w.offers("a", 2)
 			w.runNext()
-			w.must(w.rdb.HSet(w.t.Context(), w.q.downstreamKey(), "rid", "another").Err())
+			w.must(w.rdb.HSet(w.t.Context(), w.q.DownstreamKey(), "rid", "another").Err())
 			w.release(1)
 		}, second + 3*hold},
 		{"a downstream's rate", func(w *world) {
@@ -94,7 +95,7 @@ func TestDeadlinesSetAfterAStepStand(t *testing.T) {
 	g := w.start()
 	w.release(0)
 	w.pass(-hour)
-	w.finish(g, Finish{Ending: EndError, Delay: 3 * time.Second})
+	w.finish(g, queue.Finish{Ending: queue.EndError, Delay: 3 * time.Second})
 	due := w.now + 3*second
 	w.release(0)
 	if j := w.job("a", "a1"); j.Due.UnixMicro() != due {

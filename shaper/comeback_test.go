@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -14,9 +15,9 @@ func TestManyComeBackInOrder(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
 	const n = 150
-	start := func(w *world) (grants []*Grant) {
+	start := func(w *world) (grants []*queue.Grant) {
 		for len(grants) < n {
-			tickets, _, _ := w.release(batch)
+			tickets, _, _ := w.release(queue.Batch)
 			for _, k := range tickets {
 				g, answer := w.enter(k, "p")
 				if g == nil {
@@ -34,7 +35,7 @@ func TestManyComeBackInOrder(t *testing.T) {
 	}{
 		{"dead and requeued", func(w *world) {
 			for _, g := range start(w) {
-				w.finish(g, Finish{Ending: EndDead})
+				w.finish(g, queue.Finish{Ending: queue.EndDead})
 			}
 			if got, full, err := w.admin.RequeueDead(w.t.Context(), "a"); got != n || full || err != nil {
 				w.t.Fatalf("%d requeued, full %v, %v", got, full, err)
@@ -44,7 +45,7 @@ func TestManyComeBackInOrder(t *testing.T) {
 			start(w)
 			for range 5 { // nobody is silent but the workers, so no lease is spared
 				w.pass(4 * second)
-				for range n/batch + 1 {
+				for range n/queue.Batch + 1 {
 					w.release(0)
 				}
 			}
@@ -52,17 +53,17 @@ func TestManyComeBackInOrder(t *testing.T) {
 		{"handed back by a stopped pool, in any order", func(w *world) {
 			grants := start(w)
 			for i := range grants {
-				w.finish(grants[(i*77)%n], Finish{Ending: EndBack}) // 77 and 150 have no common factor
+				w.finish(grants[(i*77)%n], queue.Finish{Ending: queue.EndBack}) // 77 and 150 have no common factor
 			}
 		}},
 		{"tickets lost", func(w *world) {
 			for got := 0; got < n; {
-				tickets, _, _ := w.release(batch)
+				tickets, _, _ := w.release(queue.Batch)
 				got += len(tickets)
 				w.pass(25 * milli)
 			}
 			w.pass(6 * second)
-			for w.rdb.ZCard(w.t.Context(), w.q.outKey()).Val() > 0 {
+			for w.rdb.ZCard(w.t.Context(), w.q.OutKey()).Val() > 0 {
 				w.release(0)
 			}
 		}},
@@ -77,7 +78,7 @@ func TestManyComeBackInOrder(t *testing.T) {
 				want = append(want, fmt.Sprint("a", i+1))
 			}
 			tc.back(w)
-			got, err := w.q.waitingIDs(t.Context(), "a", 1000)
+			got, err := waitingIDs(t.Context(), w.q, "a", 1000)
 			w.must(err)
 			if !slices.Equal(got, want) {
 				t.Errorf("they wait as %v", got)
@@ -106,7 +107,7 @@ func TestManyRetriesInOrder(t *testing.T) {
 	w.pool("p", n)
 	w.offers("a", n)
 	for i := range n {
-		w.finish(w.start(), Finish{Ending: EndError, Delay: time.Duration(n-i) * 100 * time.Millisecond})
+		w.finish(w.start(), queue.Finish{Ending: queue.EndError, Delay: time.Duration(n-i) * 100 * time.Millisecond})
 	}
 	w.pass(60 * second)
 	for i := range n {

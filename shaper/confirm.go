@@ -9,23 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/again"
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
-
-// DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientConfig.Wait.
-const DefaultWaitTimeout = time.Second
-
-// Validate returns a *FieldError for the first field that cannot be used.
-func (o ClientConfig) Validate() error {
-	switch {
-	case o.MaxPayload < 0:
-		return &FieldError{"max_payload", fmt.Sprint(o.MaxPayload), "bytes, 1 or more"}
-	case o.Wait < 0 || o.Wait > 100:
-		return &FieldError{"wait", fmt.Sprint(o.Wait), "1 to 100 replicas, or 0 for none"}
-	case o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond || o.WaitTimeout > time.Minute:
-		return &FieldError{"timeout", o.WaitTimeout.String(), "1ms to 1m"}
-	}
-	return nil
-}
 
 // UnconfirmedError says that a job was stored, and that too few replicas said in time that they have it, see
 // ClientConfig.Wait. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
@@ -74,10 +59,10 @@ const confirmAttempts = 8
 //
 // go-redis would look for the connection, and follow a cluster's redirections, for each command on its own; so both are done here.
 func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
-	cluster, _ := c.q.rdb.(*redis.ClusterClient)
+	cluster, _ := c.q.RDB.(*redis.ClusterClient)
 	pause := again.Pause{First: 60 * time.Millisecond, Most: 500 * time.Millisecond}
 	for attempt := 1; ; attempt++ {
-		node, err := c.q.primary(ctx)
+		node, err := primary(ctx, c.q)
 		if err == nil {
 			err = c.sendTo(ctx, node, calls)
 		} else {
@@ -90,7 +75,7 @@ func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
 		case err == nil || ctx.Err() != nil || attempt == confirmAttempts:
 			return
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			_ = enqueueScript.Load(ctx, node) // if it fails, so does the next attempt
+			_ = queue.EnqueueScript.Load(ctx, node) // if it fails, so does the next attempt
 			continue
 		case cluster == nil || !elsewhere(err): // a client of one server has tried again by itself
 			return
@@ -110,11 +95,11 @@ func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerC
 	}
 	pipe := node.Pipeline()
 	for _, k := range calls {
-		k.cmd = enqueueScript.EvalSha(ctx, pipe, c.q.keys(), c.q.args(k.args...)...)
+		k.cmd = queue.EnqueueScript.EvalSha(ctx, pipe, c.q.Keys(), c.q.Args(k.args...)...)
 	}
 	// WAIT speaks of the connection's last write. A job that is known already wrote nothing, so something is written for it:
 	// who has that has all that was written before.
-	mark := pipe.Set(ctx, c.q.markKey(), 1, time.Minute)
+	mark := pipe.Set(ctx, c.q.MarkKey(), 1, time.Minute)
 	waited := redis.NewIntCmd(ctx, "wait", c.opts.Wait, c.opts.WaitTimeout.Milliseconds())
 	_ = pipe.Process(ctx, waited) // only queued
 	_, _ = pipe.Exec(ctx)         // each command has its own error
@@ -134,14 +119,14 @@ func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerC
 }
 
 // primary is the server that runs the downstream's scripts now.
-func (q queue) primary(ctx context.Context) (*redis.Client, error) {
-	switch rdb := q.rdb.(type) {
+func primary(ctx context.Context, q queue.Queue) (*redis.Client, error) {
+	switch rdb := q.RDB.(type) {
 	case *redis.Client:
 		return rdb, nil
 	case *redis.ClusterClient:
-		return rdb.MasterForKey(ctx, q.prefix)
+		return rdb.MasterForKey(ctx, q.Prefix)
 	}
-	return nil, errNoConnection(q.rdb)
+	return nil, errNoConnection(q.RDB)
 }
 
 func errNoConnection(rdb redis.UniversalClient) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
@@ -79,7 +80,7 @@ func TestAcceptedOnceAReplicaHasIt(t *testing.T) {
 			t.Errorf("%s, offered again when the replica is back: %+v, %v", id, r, err)
 		}
 	}
-	if n, err := w.rdb.Exists(ctx, w.q.markKey()).Result(); err != nil || n != 1 {
+	if n, err := w.rdb.Exists(ctx, w.q.MarkKey()).Result(); err != nil || n != 1 {
 		t.Errorf("nothing was written before the replica was asked about a duplicate (%d, %v), so it may be about nothing", n, err)
 	}
 }
@@ -124,8 +125,8 @@ func TestAReplicaDoesNotAnswer(t *testing.T) {
 	w.offer(Spec{Tenant: "full", ID: "y"})
 	demoted := redistest.StartReplica(t, server, "")
 	q := w.q
-	q.rdb = demoted.Client()
-	client, gate := newClient(q, ClientConfig{}), newGate(q)
+	q.RDB = demoted.Client()
+	client, gate := newClient(q, ClientConfig{}), queue.NewGate(q)
 	for what, call := range map[string]func() error{
 		"known": func() error {
 			_, err := client.Offer(t.Context(), Spec{Tenant: "full", ID: "y", Type: "test"})
@@ -133,12 +134,18 @@ func TestAReplicaDoesNotAnswer(t *testing.T) {
 		},
 		"full":   func() error { _, err := client.Offer(t.Context(), Spec{Tenant: "full", Type: "test"}); return err },
 		"cancel": func() error { _, err := client.Cancel(t.Context(), "full", "nobody"); return err },
-		"gate":   func() error { _, _, err := gate.Enter(t.Context(), Ticket{"full", "z", 1}, NewToken("p")); return err },
-		"finish": func() error {
-			_, err := gate.Finish(t.Context(), &Grant{Ticket: g.Ticket, Token: "p.other"}, Finish{Ending: EndOK})
+		"gate": func() error {
+			_, _, err := gate.Enter(t.Context(), queue.Ticket{Tenant: "full", ID: "z", Release: 1}, queue.NewToken("p"))
 			return err
 		},
-		"beat": func() error { _, err := gate.Beat(t.Context(), "p", 1, time.Minute, []Held{{Grant: g}}); return err },
+		"finish": func() error {
+			_, err := gate.Finish(t.Context(), &queue.Grant{Ticket: g.Ticket, Token: "p.other"}, queue.Finish{Ending: queue.EndOK})
+			return err
+		},
+		"beat": func() error {
+			_, err := gate.Beat(t.Context(), "p", 1, time.Minute, []queue.Held{{Grant: g}})
+			return err
+		},
 	} {
 		if err := call(); !errors.Is(err, ErrStore) || !strings.Contains(err.Error(), "READONLY") {
 			t.Errorf("%s: %v, want READONLY", what, err)
@@ -199,13 +206,13 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 	before := w.dump()
 	var to *redistest.Server
 	for _, node := range cluster.Nodes[:3] {
-		if node != cluster.PrimaryOf(w.q.prefix) {
+		if node != cluster.PrimaryOf(w.q.Prefix) {
 			to = node
 		}
 	}
 	confirming := w.confirming(testenv.Patience)
 	stages := 0
-	cluster.Move(w.q.prefix, to, func(moved string) {
+	cluster.Move(w.q.Prefix, to, func(moved string) {
 		stages++
 		for what, call := range map[string]func() error{
 			"offer": func() error { _, err := w.client.Offer(ctx, Spec{Tenant: "a", ID: "new", Type: "test"}); return err },
@@ -215,10 +222,13 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 				_, err := confirming.Offer(ctx, Spec{Tenant: "a", ID: "new", Type: "test"})
 				return err
 			},
-			"unknown":  func() error { _, err := w.client.Offer(ctx, Spec{Tenant: "c", ID: "new", Type: "test"}); return err },
-			"find":     func() error { _, err := w.client.Find(ctx, "a", "a2"); return err },
-			"gate":     func() error { _, _, err := w.gate.Enter(ctx, Ticket{"a", "a2", 1}, NewToken("p")); return err },
-			"finish":   func() error { _, err := w.gate.Finish(ctx, g, Finish{Ending: EndOK}); return err },
+			"unknown": func() error { _, err := w.client.Offer(ctx, Spec{Tenant: "c", ID: "new", Type: "test"}); return err },
+			"find":    func() error { _, err := w.client.Find(ctx, "a", "a2"); return err },
+			"gate": func() error {
+				_, _, err := w.gate.Enter(ctx, queue.Ticket{Tenant: "a", ID: "a2", Release: 1}, queue.NewToken("p"))
+				return err
+			},
+			"finish":   func() error { _, err := w.gate.Finish(ctx, g, queue.Finish{Ending: queue.EndOK}); return err },
 			"policies": func() error { return w.admin.SetTenant(ctx, "a", Policy{Rate: rate(5, time.Second)}) },
 		} {
 			if err := call(); !errors.Is(err, ErrStore) {
@@ -232,7 +242,7 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 	var after string
 	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) { // until the client has heard where the slot is
 		r, err := w.client.Offer(ctx, Spec{Tenant: "b", ID: "b5", Type: "test"})
-		if server, at := w.q.primary(ctx); err == nil && at == nil && server.Options().Addr == to.Addr() {
+		if server, at := primary(ctx, w.q); err == nil && at == nil && server.Options().Addr == to.Addr() {
 			if r.Status != Accepted || !r.Duplicate {
 				t.Errorf("a job from before: %+v", r)
 			}
@@ -246,7 +256,7 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 	if before != after || !strings.Contains(before, "a20") {
 		t.Errorf("moved:\n%s\nwas:\n%s", after, before)
 	}
-	if became, _ := w.finish(g, Finish{Ending: EndOK}); became != "done" {
+	if became, _ := w.finish(g, queue.Finish{Ending: queue.EndOK}); became != "done" {
 		t.Errorf("what ran meanwhile: %s", became)
 	}
 }
@@ -265,7 +275,7 @@ func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 	}
 	w := newWorld(t, client)
 	sure, brief := w.confirming(testenv.Patience), w.confirming(waitBriefly)
-	primary := cluster.PrimaryOf(w.q.prefix)
+	primary := cluster.PrimaryOf(w.q.Prefix)
 	replica := cluster.ReplicaOf(primary)
 	replica.Pause()
 	r, err := brief.Offer(ctx, Spec{Tenant: "a", ID: "x", Type: "x"})
@@ -286,7 +296,7 @@ func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 			t.Fatalf("after the node changed its role: %+v, %v", r, err)
 		}
 	}
-	if now := cluster.PrimaryOf(w.q.prefix); now != replica {
+	if now := cluster.PrimaryOf(w.q.Prefix); now != replica {
 		t.Errorf("%s answers, want %s", now.Addr(), replica.Addr())
 	}
 }
@@ -311,11 +321,11 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 
 // all fails the test unless every script was called.
 func (c *calls) all(t *testing.T) {
-	for name, s := range map[string]*luaScript{
-		"enqueue": enqueueScript, "release": releaseScript, "gate": gateScript, "finish": finishScript, "beat": beatScript,
-		"giveback": givebackScript, "cancel": cancelScript, "dead": deadScript, "purge": purgeScript, "policy": policyScript,
-		"config": configScript, "pause": pauseScript, "forget": forgetScript, "find": findScript, "stats": statsScript,
-		"compare": compareScript, "mend": mendScript,
+	for name, s := range map[string]*queue.Script{
+		"enqueue": queue.EnqueueScript, "release": queue.ReleaseScript, "gate": queue.GateScript, "finish": queue.FinishScript, "beat": queue.BeatScript,
+		"giveback": queue.GivebackScript, "cancel": queue.CancelScript, "dead": queue.DeadScript, "purge": queue.PurgeScript, "policy": queue.PolicyScript,
+		"config": queue.ConfigScript, "pause": queue.PauseScript, "forget": queue.ForgetScript, "find": queue.FindScript, "stats": queue.StatsScript,
+		"compare": queue.CompareScript, "mend": queue.MendScript,
 	} {
 		if _, called := c.hashes.Load(s.Hash()); !called {
 			t.Errorf("%s has not been called on a cluster", name)

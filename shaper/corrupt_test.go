@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -25,9 +26,9 @@ func TestCorruptValues(t *testing.T) {
 							w.enter(tickets[0], "p")
 						}
 					}
-					key := w.q.jobsKey("a")
+					key := w.q.JobsKey("a")
 					if part == "state" {
-						key = w.q.stateKey("a")
+						key = w.q.StateKey("a")
 					}
 					w.must(rdb.HSet(t.Context(), key, "a1", bad).Err())
 					started := map[string]int{}
@@ -35,14 +36,14 @@ func TestCorruptValues(t *testing.T) {
 						w.pass(second)
 						tickets, _, _ := w.release(5)
 						for _, k := range tickets {
-							g, _, err := w.gate.Enter(t.Context(), k, NewToken("p"))
+							g, _, err := w.gate.Enter(t.Context(), k, queue.NewToken("p"))
 							if g == nil {
 								continue
 							}
 							if (err != nil) != (part == "body" && g.ID == "a1") {
 								t.Errorf("gate of %s, %s: %v", k.ID, g.ID, err)
 							}
-							w.finish(g, Finish{Ending: EndDead}) // with a body that cannot be read, its worker says that no attempt can succeed
+							w.finish(g, queue.Finish{Ending: queue.EndDead}) // with a body that cannot be read, its worker says that no attempt can succeed
 							started[g.ID]++
 						}
 					}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -28,11 +29,11 @@ func TestDeadJobs(t *testing.T) {
 			}
 			switch g.ID {
 			case "failed":
-				w.finish(g, Finish{Ending: EndError, Delay: time.Millisecond, Text: "no luck"})
+				w.finish(g, queue.Finish{Ending: queue.EndError, Delay: time.Millisecond, Text: "no luck"})
 			case "refused":
-				w.finish(g, Finish{Ending: EndDead, Text: "never"})
+				w.finish(g, queue.Finish{Ending: queue.EndDead, Text: "never"})
 			case "throttled": // is not charged, as often as it is
-				w.finish(g, Finish{Ending: EndThrottled, Delay: time.Millisecond})
+				w.finish(g, queue.Finish{Ending: queue.EndThrottled, Delay: time.Millisecond})
 			}
 		}
 	}
@@ -81,20 +82,20 @@ func TestDeadCap(t *testing.T) {
 	pipe := w.rdb.Pipeline()
 	for i := range 10_040 {
 		id := fmt.Sprint("old", i)
-		pipe.ZAdd(ctx, w.q.deadKey("a"), redis.Z{Score: float64(w.now - int64(20_000-i)), Member: id})
-		pipe.HSet(ctx, w.q.jobsKey("a"), id, "1 0 0 0 0 .x\ntest\n\n")
-		pipe.HSet(ctx, w.q.stateKey("a"), id, "x 1 1 0 0 t 1 1 - failed no")
+		pipe.ZAdd(ctx, w.q.DeadKey("a"), redis.Z{Score: float64(w.now - int64(20_000-i)), Member: id})
+		pipe.HSet(ctx, w.q.JobsKey("a"), id, "1 0 0 0 0 .x\ntest\n\n")
+		pipe.HSet(ctx, w.q.StateKey("a"), id, "x 1 1 0 0 t 1 1 - failed no")
 	}
 	_, err := pipe.Exec(ctx)
 	w.must(err)
 	w.offers("a", 1)
-	w.finish(w.start(), Finish{Ending: EndDead})
-	dead := w.rdb.ZCard(ctx, w.q.deadKey("a")).Val()
-	bodies, states := w.rdb.HLen(ctx, w.q.jobsKey("a")).Val(), w.rdb.HLen(ctx, w.q.stateKey("a")).Val()
+	w.finish(w.start(), queue.Finish{Ending: queue.EndDead})
+	dead := w.rdb.ZCard(ctx, w.q.DeadKey("a")).Val()
+	bodies, states := w.rdb.HLen(ctx, w.q.JobsKey("a")).Val(), w.rdb.HLen(ctx, w.q.StateKey("a")).Val()
 	if dead != 10_000 || bodies != dead || states != dead {
 		t.Errorf("%d dead, %d bodies, %d states; want 10000 of each", dead, bodies, states)
 	}
-	if n := w.rdb.ZScore(ctx, w.q.deadKey("a"), "a1").Val(); n == 0 {
+	if n := w.rdb.ZScore(ctx, w.q.DeadKey("a"), "a1").Val(); n == 0 {
 		t.Error("the latest is not among them")
 	}
 	w.pass(91 * 24 * hour)
@@ -103,11 +104,11 @@ func TestDeadCap(t *testing.T) {
 	w.offer(Spec{Tenant: "a", ID: "again"})
 	for {
 		if g := w.start(); g.ID == "again" {
-			w.finish(g, Finish{Ending: EndDead})
+			w.finish(g, queue.Finish{Ending: queue.EndDead})
 			break
 		}
 	}
-	if n := w.rdb.ZCard(ctx, w.q.deadKey("a")).Val(); n != 9_951 {
+	if n := w.rdb.ZCard(ctx, w.q.DeadKey("a")).Val(); n != 9_951 {
 		t.Errorf("%d dead, want a batch of those older than 90 days gone", n)
 	}
 }

@@ -23,9 +23,10 @@
 // Result and not an error. An Admin sets policies (Policy, DownstreamPolicy), pauses, looks at tenants
 // and jobs, and reads the departure log. A Scheduler releases tickets for jobs whose slot is near and
 // hands them to a Dispatcher; package workers has the one on asynq, and the pools that run the jobs.
-// Gate is how such a pool comes to a slot and reports what came of it; programs have no use for it.
+// How they all agree is no part of the API: scripts, keys, tickets and the gate, at which a pool comes to
+// a slot and reports what came of it, are in internal/queue.
 //
-// Time is Redis' clock alone. Every change is one script (lua/), which may be run twice with the same
+// Time is Redis' clock alone. Every change is one script, which may be run twice with the same
 // arguments: go-redis repeats a call whose answer was lost. All keys of a downstream carry its name as
 // hash tag, so it lives on one node of a Redis Cluster. docs/architecture.md tells the whole of it.
 //

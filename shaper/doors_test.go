@@ -30,10 +30,7 @@ func TestNamesAtEveryDoor(t *testing.T) {
 	doors := map[string]func(name string) error{
 		"NewClient":    func(s string) error { return second(NewClient(rdb, s, ClientConfig{})) },
 		"NewAdmin":     func(s string) error { return second(NewAdmin(rdb, s)) },
-		"NewGate":      func(s string) error { return second(NewGate(rdb, s)) },
-		"NewListener":  func(s string) error { return second(NewListener(rdb, s, func(Signal) {})) },
 		"NewScheduler": func(s string) error { return second(NewScheduler(rdb, s, nil, SchedulerConfig{})) },
-		"ParseTicket":  func(s string) error { return second(ParseTicket(s + " id 1")) },
 
 		"Offer, tenant": func(s string) error { return second(client.Offer(ctx, Spec{Tenant: s, Type: "x"})) },
 		"Offer, id":     func(s string) error { return second(client.Offer(ctx, Spec{Tenant: "a", ID: s, Type: "x"})) },

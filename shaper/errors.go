@@ -3,6 +3,8 @@ package shaper
 import (
 	"errors"
 	"fmt"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Errors to branch on. A refusal is not among them: it is a value, see Result.
@@ -13,7 +15,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrStore is wrapped by every failure of Redis itself. Whether the call took effect is unknown;
 	// every call of this package may be repeated.
-	ErrStore = errors.New("store failed")
+	ErrStore = queue.ErrStore
 	// ErrLeaseLost is the cause of a handler's context that ends because its worker no longer owns the job.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled is the cause of a handler's context that ends because its job was cancelled.
@@ -34,6 +36,15 @@ func (e *FieldError) Error() string {
 
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
+// PayloadTooLargeError says that a payload is over the limit. It wraps ErrInvalid.
+type PayloadTooLargeError struct{ Size, Max int }
+
+func (e *PayloadTooLargeError) Error() string {
+	return fmt.Sprintf("payload of %d bytes: want at most %d; pass a reference to the data instead", e.Size, e.Max)
+}
+
+func (e *PayloadTooLargeError) Unwrap() error { return ErrInvalid }
+
 // UnseenError says that a tenant, or the whole downstream, was never seen: it has no policy, and was never offered a job that was
 // accepted. Nothing was changed. It wraps ErrNotFound.
 type UnseenError struct {
@@ -49,8 +60,3 @@ func (e *UnseenError) Error() string {
 }
 
 func (e *UnseenError) Unwrap() error { return ErrNotFound }
-
-// storeErr wraps a failure of Redis with what was being done.
-func storeErr(doing string, err error) error {
-	return fmt.Errorf("%s: %w: %w", doing, ErrStore, err)
-}

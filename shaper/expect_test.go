@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -103,7 +104,7 @@ func TestExpectedStartsComeTrue(t *testing.T) {
 			for left > 0 {
 				g := w.startWithin(3600 * second)
 				w.now = max(w.now, g.Slot.UnixMicro())
-				w.finish(g, Finish{Ending: EndOK})
+				w.finish(g, queue.Finish{Ending: queue.EndOK})
 				r, asked := told[g.Tenant+" "+g.ID]
 				if !asked {
 					continue
@@ -163,7 +164,7 @@ func TestNoExpectedStart(t *testing.T) {
 			w.offers("a", 2)
 			g := w.start()
 			w.pass(10 * second)
-			w.finish(g, Finish{Ending: EndOK, Began: BeganAfter(0)})
+			w.finish(g, queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)})
 		}, NoteInFlight},
 		{"a cap that is full for a moment, and the rate is kept", Policy{MaxInFlight: 1}, func(w *world) {
 			w.pool("p", 4)
@@ -171,7 +172,7 @@ func TestNoExpectedStart(t *testing.T) {
 			for range 3 {
 				g := w.start()
 				w.now = g.Slot.UnixMicro() + 30*milli
-				w.finish(g, Finish{Ending: EndOK, Began: BeganAfter(0)})
+				w.finish(g, queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)})
 			}
 			w.start()
 		}, ""},
@@ -181,7 +182,7 @@ func TestNoExpectedStart(t *testing.T) {
 			for range 3 {
 				g := w.start()
 				w.now = g.Slot.UnixMicro() + 30*milli
-				w.finish(g, Finish{Ending: EndOK, Began: BeganAfter(0)})
+				w.finish(g, queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)})
 			}
 			w.start()
 			w.pass(5 * second)
@@ -221,12 +222,12 @@ func TestExpectedStartOfWhatStarted(t *testing.T) {
 	if r := w.offer(s); !r.ETA.Equal(g.Slot) || r.State != StateRunning || r.Position != 0 {
 		t.Errorf("while it runs: %+v, want its slot %v", r, g.Slot)
 	}
-	w.finish(g, Finish{Ending: EndError, Delay: 30 * time.Second})
+	w.finish(g, queue.Finish{Ending: queue.EndError, Delay: 30 * time.Second})
 	if r := w.offer(s); r.State != StateDelayed || r.ETA.Sub(time.UnixMicro(w.now)) < 29*time.Second {
 		t.Errorf("in its backoff: %+v", r)
 	}
 	w.pass(31 * second)
-	w.finish(w.start(), Finish{Ending: EndOK})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndOK})
 	if r := w.offer(s); !r.ETA.IsZero() || r.State != StateDone || !r.Duplicate {
 		t.Errorf("when it is done: %+v", r)
 	}

@@ -3,6 +3,8 @@ package shaper
 import (
 	"fmt"
 	"strings"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // How policies are kept in Redis: as fields of the downstream's and the tenants' hashes, by the keys of
@@ -47,6 +49,9 @@ func (p DownstreamPolicy) WithDefaults() DownstreamPolicy {
 	policyTable.SetDefaults(&p.Defaults)
 	return p
 }
+
+// The scripts can be made from here on: see queue.Define.
+func init() { queue.Define(luaFields()) }
 
 // luaFields is what the scripts know of policies: what applies where a field was set nowhere, and the fields of a tenant and
 // of a downstream, as values for a table or a call. It is made of the tables alone, so it is a constant. Functions, since a

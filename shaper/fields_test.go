@@ -2,7 +2,7 @@ package shaper
 
 import (
 	"io/fs"
-	"path"
+	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -48,14 +48,19 @@ func TestEachFieldHasARow(t *testing.T) {
 // A script names no field of a policy that no row has.
 func TestScriptsNameFieldsOfRows(t *testing.T) {
 	known := policyFields(Policy{})
-	entries, err := fs.Glob(luaFiles, "lua/*.lua")
-	pieces, err2 := fs.Glob(luaFiles, "lua/lib/*.lua")
+	files := os.DirFS("../internal/queue")
+	entries, err := fs.Glob(files, "lua/*.lua")
+	pieces, err2 := fs.Glob(files, "lua/lib/*.lua")
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}
 	named := 0
 	for _, f := range append(entries, pieces...) {
-		src := luaSource(t, strings.TrimSuffix(path.Base(f), ".lua"))
+		b, err := fs.ReadFile(files, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		src := string(b)
 		for _, m := range regexp.MustCompile(`['"](p:\w+)['"]`).FindAllStringSubmatch(src, -1) {
 			if named++; !slices.Contains(known, m[1]) {
 				t.Errorf("%s names the field %s, which has no row", f, m[1])
@@ -153,6 +158,18 @@ func TestEachFieldRoundTrips(t *testing.T) {
 		got, err := w.admin.Tenant(t.Context(), name)
 		if err != nil || got.Set != one || got.Effective != effective {
 			t.Errorf("%s: set %+v, effective %+v, %v; want %+v and %+v", v.Name, got.Set, got.Effective, err, one, effective)
+		}
+	}
+}
+
+// What is made of the policies' tables, and becomes part of scripts, is constant: lists of their fields, and defaults.
+func TestOnlyTablesAreWrittenIntoScripts(t *testing.T) {
+	const word = `'[a-z_:]+'`
+	line := regexp.MustCompile(`^(local function (fallback\(field\)|\w+_policy\(\) return ` + word + `(, ` + word + `)* end)|` +
+		`  if field == ` + word + ` then return '[\w/-]+' end|end|)$`)
+	for l := range strings.SplitSeq(luaFields(), "\n") {
+		if !line.MatchString(l) {
+			t.Errorf("%q is written into scripts", l)
 		}
 	}
 }

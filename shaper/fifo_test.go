@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -149,11 +150,11 @@ func TestChainingFreesThePlaceOfTheTicket(t *testing.T) {
 		t.Fatalf("%d tickets, want one for the other place", len(tickets))
 	}
 	w.pass(second)
-	sub := w.rdb.Subscribe(withTimeout(t), w.q.signalChannel())
+	sub := w.rdb.Subscribe(withTimeout(t), w.q.SignalChannel())
 	defer sub.Close()
 	_, err := sub.Receive(withTimeout(t))
 	w.must(err)
-	if _, next := w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")}); next == nil || next.ID != "a2" {
+	if _, next := w.finish(g, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")}); next == nil || next.ID != "a2" {
 		t.Fatalf("next: %+v, want a2, which was out", next)
 	}
 	if msg, err := sub.ReceiveMessage(withTimeout(t)); err != nil || msg.Payload != "w" {
@@ -179,7 +180,7 @@ func TestChainingHeedsMaxWait(t *testing.T) {
 	w.offer(Spec{Tenant: "a", ID: "patient"})
 	w.pass(second)
 	w.release(0) // its time has come
-	if _, next := w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")}); next == nil || next.ID != "patient" {
+	if _, next := w.finish(g, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")}); next == nil || next.ID != "patient" {
 		t.Errorf("next: %+v, want the one that waits patiently", next)
 	}
 	if s := w.job("a", "hasty").State; s != StateExpired {
@@ -204,11 +205,11 @@ func TestUnreadableOutDoesNotBlock(t *testing.T) {
 		if len(tickets) != 3 {
 			t.Fatalf("%d tickets", len(tickets))
 		}
-		w.must(w.rdb.HSet(t.Context(), w.q.stateKey("a"), "state", "garbage").Err())
-		w.must(w.rdb.HDel(t.Context(), w.q.jobsKey("a"), "body").Err())
+		w.must(w.rdb.HSet(t.Context(), w.q.StateKey("a"), "state", "garbage").Err())
+		w.must(w.rdb.HDel(t.Context(), w.q.JobsKey("a"), "body").Err())
 		w.pass(second)
 		if chains {
-			_, g = w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")})
+			_, g = w.finish(g, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")})
 		} else {
 			g, _ = w.enter(tickets[0], "p")
 		}
@@ -220,7 +221,7 @@ func TestUnreadableOutDoesNotBlock(t *testing.T) {
 		if fmt.Sprint(started) != "[state waits]" {
 			t.Errorf("then %v started, want state and waits", started)
 		}
-		if n := w.rdb.ZCard(t.Context(), w.q.outsKey("a")).Val(); n > 0 {
+		if n := w.rdb.ZCard(t.Context(), w.q.OutsKey("a")).Val(); n > 0 {
 			t.Errorf("%d are out for ever", n)
 		}
 	}
@@ -234,10 +235,10 @@ func TestGoneWhileOut(t *testing.T) {
 	if tickets, _, _ := w.release(1); len(tickets) != 1 {
 		t.Fatalf("%d tickets", len(tickets))
 	}
-	w.must(w.rdb.Del(t.Context(), w.q.stateKey("a"), w.q.jobsKey("a")).Err())
+	w.must(w.rdb.Del(t.Context(), w.q.StateKey("a"), w.q.JobsKey("a")).Err())
 	w.pass(6 * second)
 	w.release(1)
-	for _, key := range []string{w.q.outsKey("a"), w.q.outKey(), w.q.waitKey("a")} {
+	for _, key := range []string{w.q.OutsKey("a"), w.q.OutKey(), w.q.WaitKey("a")} {
 		if n := w.rdb.Exists(t.Context(), key).Val(); n > 0 {
 			t.Errorf("%s is left", key)
 		}
@@ -252,18 +253,18 @@ func TestBatchMakesRoom(t *testing.T) {
 	w.offers("a", 3)
 	first, second := w.start(), w.start()
 	var args []any
-	for i, g := range []*Grant{first, second} {
-		args = append(args, g.Tenant, g.ID, g.Token, string(EndOK), 0, "", []string{"-", "p.next"}[i], "?")
+	for i, g := range []*queue.Grant{first, second} {
+		args = append(args, g.Tenant, g.ID, g.Token, string(queue.EndOK), 0, "", []string{"-", "p.next"}[i], "?")
 	}
 	w.pass(1_000_000)
-	v, err := w.q.run(t.Context(), finishScript, "finish jobs", args...)
+	v, err := w.q.Run(t.Context(), queue.FinishScript, "finish jobs", args...)
 	w.must(err)
-	r := replyOf(v)
-	if became := replyOf(r.next()).str(); became != "done" {
+	r := queue.ReplyOf(v)
+	if became := queue.ReplyOf(r.Next()).Str(); became != "done" {
 		t.Errorf("first: %s", became)
 	}
-	one := replyOf(r.next())
-	if became, run := one.str(), one.str(); became != "done" || run != "run" {
+	one := queue.ReplyOf(r.Next())
+	if became, run := one.Str(), one.Str(); became != "done" || run != "run" {
 		t.Errorf("second: %s %s, want it done, and a3 to run", became, run)
 	}
 }
@@ -275,9 +276,9 @@ func TestReportWithoutBody(t *testing.T) {
 	w.pool("p", 9)
 	w.offers("a", 2)
 	g := w.start()
-	w.must(w.rdb.HDel(t.Context(), w.q.jobsKey("a"), g.ID).Err())
+	w.must(w.rdb.HDel(t.Context(), w.q.JobsKey("a"), g.ID).Err())
 	w.pass(second)
-	became, next := w.finish(g, Finish{Ending: EndError, Delay: time.Millisecond, Next: NewToken("p")})
+	became, next := w.finish(g, queue.Finish{Ending: queue.EndError, Delay: time.Millisecond, Next: queue.NewToken("p")})
 	if became != "retry" || next == nil || next.ID != "a2" {
 		t.Errorf("%s, next %+v; want a retry, and a2", became, next)
 	}
@@ -291,19 +292,19 @@ func TestReportHealsOnce(t *testing.T) {
 	}
 	w.pool("p", 9)
 	w.offers("b", 1)
-	w.finish(w.start(), Finish{Ending: EndError, Delay: 3 * time.Hour})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndError, Delay: 3 * time.Hour})
 	w.offers("a", 1)
 	g := w.start()
-	w.must(w.rdb.ZAdd(t.Context(), w.q.dueKey(), redis.Z{Score: 0, Member: "b"}).Err()) // as release does after a step
+	w.must(w.rdb.ZAdd(t.Context(), w.q.DueKey(), redis.Z{Score: 0, Member: "b"}).Err()) // as release does after a step
 	w.pass(-3600 * second)
 	want := w.now + 3*3600*second
 	w.must(w.admin.pause(t.Context(), "", "1000")) // so that nothing is done about b but to look at it
-	if became, next := w.finish(g, Finish{Ending: EndOK, Next: NewToken("p")}); became != "done" || next != nil {
+	if became, next := w.finish(g, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")}); became != "done" || next != nil {
 		t.Errorf("%s, next %v", became, next)
 	}
 	w.pass(second)
 	w.release(1)
-	if at := int64(w.rdb.ZScore(t.Context(), w.q.laterKey("b"), "b1").Val()); at > want || at < want-10*second {
+	if at := int64(w.rdb.ZScore(t.Context(), w.q.LaterKey("b"), "b1").Val()); at > want || at < want-10*second {
 		t.Errorf("the backoff ends %v from what it was, want it about there", time.Duration(at-want)*time.Microsecond)
 	}
 }

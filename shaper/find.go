@@ -1,41 +1,44 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Find returns what is known of a job, or ErrNotFound.
 func (c *Client) Find(ctx context.Context, tenant, id string) (Job, error) {
-	if err := firstErr(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
+	if err := cmp.Or(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
 		return Job{}, err
 	}
-	return c.q.find(ctx, tenant, id)
+	return find(ctx, c.q, tenant, id)
 }
 
 // find reads a job's parts in one script, so that they belong together.
-func (q queue) find(ctx context.Context, tenant, id string) (Job, error) {
-	v, err := q.run(ctx, findScript, "find job", tenant, id)
+func find(ctx context.Context, q queue.Queue, tenant, id string) (Job, error) {
+	v, err := q.Run(ctx, queue.FindScript, "find job", tenant, id)
 	if err != nil {
 		return Job{}, err
 	}
-	r := replyOf(v)
-	body, state, end, later, dead := r.str(), r.str(), r.str(), r.score(), r.score()
-	j := Job{ID: id, Tenant: tenant, Downstream: q.downstream}
+	r := queue.ReplyOf(v)
+	body, state, end, later, dead := r.Str(), r.Str(), r.Str(), r.Score(), r.Score()
+	j := Job{ID: id, Tenant: tenant, Downstream: q.Downstream}
 	if body == "" {
 		if end == "" {
 			return Job{}, fmt.Errorf("job %s of tenant %s: %w", id, tenant, ErrNotFound)
 		}
 		return j, j.readEnd(end)
 	}
-	e, err := decodeBody(body)
+	b, err := queue.ReadBody(body)
 	if err != nil {
 		return j, fmt.Errorf("job %s of tenant %s: %w", id, tenant, err)
 	}
-	j.Type, j.Payload, j.Headers, j.Accepted = e.typ, e.payload, e.headers, e.since
-	j.State, j.Position = StateWaiting, int(r.int())
+	j.Type, j.Payload, j.Headers, j.Accepted = b.Type, b.Payload, b.Headers, b.Since
+	j.State, j.Position = StateWaiting, int(r.Int())
 	if !later.IsZero() {
 		j.State, j.Due = StateDelayed, later
 	}
@@ -50,7 +53,7 @@ func (q queue) find(ctx context.Context, tenant, id string) (Job, error) {
 
 var states = map[string]State{"w": StateWaiting, "o": StateOut, "r": StateRunning, "c": StateRunning, "z": StateDelayed, "x": StateDead}
 
-// readState reads the state line that lua/lib/job.lua writes.
+// readState reads the state line that internal/queue/lua/lib/job.lua writes.
 func (j *Job) readState(line string) error {
 	f := strings.SplitN(line, " ", 11)
 	if len(f) != 11 || states[f[0]] == "" {
@@ -58,7 +61,7 @@ func (j *Job) readState(line string) error {
 	}
 	attempt, forgiven := atoi(f[2]), atoi(f[3])
 	j.State, j.Attempt, j.Charged, j.Crashes = states[f[0]], int(attempt), int(attempt-forgiven), int(atoi(f[4]))
-	j.Slot = instant(atoi(f[6]))
+	j.Slot = queue.Instant(atoi(f[6]))
 	marks := strings.Split(f[9], ",")
 	if marks[0] != "-" {
 		j.Reason = marks[0]
@@ -72,7 +75,7 @@ func (j *Job) readState(line string) error {
 	return nil
 }
 
-// readEnd reads the tombstone that finished() of lua/lib/job.lua writes.
+// readEnd reads the tombstone that finished() of internal/queue/lua/lib/job.lua writes.
 func (j *Job) readEnd(s string) error {
 	parts := strings.SplitN(s, "\n", 3)
 	f := strings.Fields(parts[0])
@@ -81,7 +84,7 @@ func (j *Job) readEnd(s string) error {
 	}
 	attempt, forgiven := atoi(f[1]), atoi(f[2])
 	j.State, j.Attempt, j.Charged, j.Crashes = State(f[0]), int(attempt), int(attempt-forgiven), int(atoi(f[3]))
-	j.Slot, j.Accepted, j.EndedAt = instant(atoi(f[5])), instant(atoi(f[6])), instant(atoi(f[7]))
+	j.Slot, j.Accepted, j.EndedAt = queue.Instant(atoi(f[5])), queue.Instant(atoi(f[6])), queue.Instant(atoi(f[7]))
 	j.Type = parts[1]
 	switch {
 	case parts[2] == "":

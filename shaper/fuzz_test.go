@@ -3,58 +3,11 @@ package shaper
 import (
 	"bytes"
 	"maps"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
-
-// hashTag is the part of a key that Redis Cluster hashes.
-func hashTag(key string) string {
-	_, rest, ok := strings.Cut(key, "{")
-	tag, _, closed := strings.Cut(rest, "}")
-	if !ok || !closed || tag == "" {
-		return key
-	}
-	return tag
-}
-
-// A name that is accepted comes back out of every key that it is part of, and cannot reach another downstream's or tenant's keys.
-func FuzzName(f *testing.F) {
-	for _, s := range []string{"a", "a.b-c_D9", "", "-a", "a}b", "{a}", "a:b", "a b", "a\n", "a\x00", "ａ", "é", "*", strings.Repeat("x", 64), strings.Repeat("x", 65)} {
-		f.Add(s, "t", "id")
-		f.Add("d", s, "id")
-		f.Add("d", "t", s)
-	}
-	good := regexp.MustCompile(`\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\z`)
-	f.Fuzz(func(t *testing.T, downstream, tenant, id string) {
-		for _, s := range []string{downstream, tenant, id} {
-			if err := ValidName("x", s); (err == nil) != good.MatchString(s) {
-				t.Errorf("%q: %v", s, err)
-			}
-		}
-		if firstErr(ValidName("", downstream), ValidName("", tenant), ValidName("", id)) != nil {
-			return
-		}
-		q := queue{downstream: downstream, prefix: prefix(downstream)}
-		key := q.endKey(tenant, id)
-		if hashTag(key) != downstream {
-			t.Errorf("hash tag of %q is %q, want %q", key, hashTag(key), downstream)
-		}
-		rest, ok := strings.CutPrefix(key, q.prefix+"e:")
-		gotTenant, gotID, ok2 := strings.Cut(rest, ":")
-		if !ok || !ok2 || gotTenant != tenant || gotID != id {
-			t.Errorf("%q reads as tenant %q, id %q; want %q, %q", key, gotTenant, gotID, tenant, id)
-		}
-		k := Ticket{tenant, id, 7}
-		if got, err := ParseTicket(k.String()); err != nil || got != k {
-			t.Errorf("ticket %q reads as %+v, %v", k, got, err)
-		}
-		if s, ok := parseSignal("c " + tenant + " " + id); !ok || s != (Signal{'c', tenant, id}) {
-			t.Errorf("signal reads as %+v, %v", s, ok)
-		}
-	})
-}
 
 // What is put into a body comes out of it, whatever the payload and the headers hold.
 func FuzzBody(f *testing.F) {
@@ -71,16 +24,16 @@ func FuzzBody(f *testing.F) {
 		if _, err := c.check(&s); err != nil {
 			return
 		}
-		body, _, err := s.encode(true)
+		body, _, err := bodyOf(&s).Encode(true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := decodeBody("1234567 " + body)
+		e, err := queue.ReadBody("1234567 " + body)
 		if err != nil {
 			t.Fatalf("%q cannot be read: %v", body, err)
 		}
-		if e.typ != s.Type || !bytes.Equal(e.payload, s.Payload) || !maps.Equal(e.headers, s.Headers) || e.timeout != s.Timeout ||
-			e.attempts != s.MaxAttempts || e.since.UnixMicro() != 1234567 {
+		if e.Type != s.Type || !bytes.Equal(e.Payload, s.Payload) || !maps.Equal(e.Headers, s.Headers) || e.Timeout != s.Timeout ||
+			e.MaxAttempts != s.MaxAttempts || e.Since.UnixMicro() != 1234567 {
 			t.Errorf("%+v reads as %+v", s, e)
 		}
 	})
@@ -102,23 +55,13 @@ func FuzzValuesFromRedis(f *testing.F) {
 		}
 		j = Job{}
 		_ = j.readEnd(s)
-		_, _ = decodeBody(s)
-		_, _ = parseSignal(s)
-		if k, err := ParseTicket(s); err == nil {
-			if again, err := ParseTicket(k.String()); err != nil || again != k {
-				t.Errorf("ticket %q reads as %+v, and that as %+v, %v", s, k, again, err)
-			}
-		}
 		h := map[string]string{}
 		for _, field := range append(policyFields(Policy{}), downstreamFields(DownstreamPolicy{})...) {
 			h[field] = s
 		}
 		_, _ = readPolicy(h).Validate(), readDownstream(h).WithDefaults()
 		for _, v := range []any{nil, s, []any{}, []any{s}, []any{s, int64(1), nil, []any{s}}, int64(3)} {
-			r := replyOf(v)
-			_, _, _, _ = r.str(), r.int(), r.instant(), r.micros()
-			_, _ = granted(replyOf(v), "tok")
-			_ = tenantInfo(replyOf(v), Policy{}, time.Time{})
+			_ = tenantInfo(queue.ReplyOf(v), Policy{}, time.Time{})
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
@@ -37,17 +38,17 @@ type world struct {
 	t      testing.TB
 	rdb    redis.UniversalClient
 	now    int64
-	q      queue
+	q      queue.Queue
 	client *Client
 	admin  *Admin
-	gate   *Gate
+	gate   *queue.Gate
 	places map[string]int // of the pools that beat
 }
 
 func newWorld(t testing.TB, rdb redis.UniversalClient) *world {
 	t.Helper()
 	w := emptyWorld(t, rdb)
-	w.must(rdb.HSet(t.Context(), w.q.downstreamKey(), "rid", runID(t, w.q), "epoch", 1).Err())
+	w.must(rdb.HSet(t.Context(), w.q.DownstreamKey(), "rid", runID(t, w.q), "epoch", 1).Err())
 	return w
 }
 
@@ -58,16 +59,16 @@ func emptyWorld(t testing.TB, rdb redis.UniversalClient) *world {
 	w := &world{t: t, rdb: rdb, now: t0, places: map[string]int{}}
 	q, err := newQueue(rdb, name)
 	w.must(err)
-	q.clock = func() int64 { return w.now }
+	q.Clock = func() int64 { return w.now }
 	w.q = q
 	w.client = newClient(q, ClientConfig{})
-	w.admin, w.gate = &Admin{q}, newGate(q)
+	w.admin, w.gate = &Admin{q}, queue.NewGate(q)
 	return w
 }
 
 // runID is what the scripts of a downstream see of the server's identity.
-func runID(t testing.TB, q queue) string {
-	server, err := q.primary(t.Context())
+func runID(t testing.TB, q queue.Queue) string {
+	server, err := primary(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,28 +132,28 @@ func (w *world) pool(name string, places int) {
 const ticketTTL = 5 * time.Second
 
 // release asks for up to limit tickets.
-func (w *world) release(limit int) (tickets []Ticket, wait time.Duration, more bool) {
+func (w *world) release(limit int) (tickets []queue.Ticket, wait time.Duration, more bool) {
 	w.t.Helper()
-	v, err := w.q.run(w.t.Context(), releaseScript, "release", limit, micros(ticketTTL), 0)
+	v, err := w.q.Run(w.t.Context(), queue.ReleaseScript, "release", limit, queue.Micros(ticketTTL), 0)
 	w.must(err)
-	r := replyOf(v)
-	us := r.int()
-	more = r.int() == 1
-	for r.more() {
-		tickets = append(tickets, Ticket{r.str(), r.str(), r.int()})
+	r := queue.ReplyOf(v)
+	us := r.Int()
+	more = r.Int() == 1
+	for r.More() {
+		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()})
 	}
 	return tickets, time.Duration(us) * time.Microsecond, more
 }
 
 // enter takes a ticket to the gate; answer is "" for a grant.
-func (w *world) enter(t Ticket, pool string) (*Grant, string) {
+func (w *world) enter(t queue.Ticket, pool string) (*queue.Grant, string) {
 	w.t.Helper()
-	g, answer, err := w.gate.Enter(w.t.Context(), t, NewToken(pool))
+	g, answer, err := w.gate.Enter(w.t.Context(), t, queue.NewToken(pool))
 	w.must(err)
 	return g, answer
 }
 
-func (w *world) finish(g *Grant, f Finish) (string, *Grant) {
+func (w *world) finish(g *queue.Grant, f queue.Finish) (string, *queue.Grant) {
 	w.t.Helper()
 	end, err := w.gate.Finish(w.t.Context(), g, f)
 	w.must(err)
@@ -161,12 +162,12 @@ func (w *world) finish(g *Grant, f Finish) (string, *Grant) {
 
 // start waits, on the pretended clock, until some job of the downstream has a slot, and takes it. It fails the test
 // when nothing starts within a minute.
-func (w *world) start() *Grant {
+func (w *world) start() *queue.Grant {
 	w.t.Helper()
 	return w.startWithin(60 * second)
 }
 
-func (w *world) startWithin(us int64) *Grant {
+func (w *world) startWithin(us int64) *queue.Grant {
 	w.t.Helper()
 	for begun := w.now; w.now < begun+us; {
 		for name, places := range w.places {
@@ -191,11 +192,11 @@ func (w *world) startWithin(us int64) *Grant {
 }
 
 // run starts the next job and ends it well when its slot has come.
-func (w *world) runNext() *Grant {
+func (w *world) runNext() *queue.Grant {
 	w.t.Helper()
 	g := w.start()
 	w.now = max(w.now, g.Slot.UnixMicro())
-	if became, _ := w.finish(g, Finish{Ending: EndOK}); became != "done" {
+	if became, _ := w.finish(g, queue.Finish{Ending: queue.EndOK}); became != "done" {
 		w.t.Fatalf("finish of %s: %s", g.ID, became)
 	}
 	return g
@@ -204,7 +205,7 @@ func (w *world) runNext() *Grant {
 // ids of what waits in a tenant's bucket, head first.
 func (w *world) waiting(tenant string) string {
 	w.t.Helper()
-	l, err := w.q.waitingIDs(w.t.Context(), tenant, 1_000_000)
+	l, err := waitingIDs(w.t.Context(), w.q, tenant, 1_000_000)
 	w.must(err)
 	return strings.Join(l, " ")
 }
@@ -220,9 +221,9 @@ func (w *world) job(tenant, id string) Job {
 func (w *world) dump() string {
 	w.t.Helper()
 	ctx := w.t.Context()
-	server, err := w.q.primary(ctx) // KEYS asks one server, in a cluster any of them
+	server, err := primary(ctx, w.q) // KEYS asks one server, in a cluster any of them
 	w.must(err)
-	keys, err := server.Keys(ctx, w.q.prefix+"*").Result()
+	keys, err := server.Keys(ctx, w.q.Prefix+"*").Result()
 	w.must(err)
 	slices.Sort(keys)
 	types, ttls, values := make([]*redis.StatusCmd, len(keys)), make([]*redis.DurationCmd, len(keys)), make([]func() any, len(keys))

@@ -120,6 +120,3 @@ type Spec struct {
 	MaxWait     time.Duration // zero = the tenant's
 	Retention   time.Duration // zero = the tenant's
 }
-
-// DefaultMaxPayload is the largest payload that a Client takes unless configured otherwise.
-const DefaultMaxPayload = 64 << 10

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -14,26 +15,26 @@ func TestWhatComesBackKeepsItsOrder(t *testing.T) {
 	fast := Policy{Rate: rate(1000, time.Second)}
 	for _, tc := range []struct {
 		name string
-		back func(w *world, tickets []Ticket) // brings all of them back
+		back func(w *world, tickets []queue.Ticket) // brings all of them back
 	}{
-		{"lost tickets", func(w *world, _ []Ticket) { w.pass(6 * second); w.release(0) }},
-		{"given back", func(w *world, tickets []Ticket) {
+		{"lost tickets", func(w *world, _ []queue.Ticket) { w.pass(6 * second); w.release(0) }},
+		{"given back", func(w *world, tickets []queue.Ticket) {
 			for _, i := range []int{1, 2, 0} {
 				w.must(w.gate.GiveBack(w.t.Context(), tickets[i]))
 			}
 		}},
-		{"throttled", func(w *world, tickets []Ticket) {
-			finishAll(w, tickets, Finish{Ending: EndThrottled, Delay: time.Second})
+		{"throttled", func(w *world, tickets []queue.Ticket) {
+			finishAll(w, tickets, queue.Finish{Ending: queue.EndThrottled, Delay: time.Second})
 		}},
-		{"handed back at a shutdown", func(w *world, tickets []Ticket) { finishAll(w, tickets, Finish{Ending: EndBack}) }},
-		{"failed", func(w *world, tickets []Ticket) {
-			finishAll(w, tickets, Finish{Ending: EndError, Delay: time.Second})
+		{"handed back at a shutdown", func(w *world, tickets []queue.Ticket) { finishAll(w, tickets, queue.Finish{Ending: queue.EndBack}) }},
+		{"failed", func(w *world, tickets []queue.Ticket) {
+			finishAll(w, tickets, queue.Finish{Ending: queue.EndError, Delay: time.Second})
 			w.pass(2 * second)
 			w.release(0)
 			w.pool("p", 0) // so that a release looks at the tenant and takes nothing
 			w.release(1)
 		}},
-		{"crashed", func(w *world, tickets []Ticket) {
+		{"crashed", func(w *world, tickets []queue.Ticket) {
 			finishNone(w, tickets)
 			for range 4 {
 				w.pass(5 * second)
@@ -70,7 +71,7 @@ func TestWhatComesBackKeepsItsOrder(t *testing.T) {
 	}
 }
 
-func finishNone(w *world, tickets []Ticket) (out []*Grant) {
+func finishNone(w *world, tickets []queue.Ticket) (out []*queue.Grant) {
 	for _, t := range tickets {
 		g, answer := w.enter(t, "p")
 		if g == nil {
@@ -82,7 +83,7 @@ func finishNone(w *world, tickets []Ticket) (out []*Grant) {
 }
 
 // finishAll starts all tickets and ends them, the last one first.
-func finishAll(w *world, tickets []Ticket, f Finish) {
+func finishAll(w *world, tickets []queue.Ticket, f queue.Finish) {
 	grants := finishNone(w, tickets)
 	for i := len(grants) - 1; i >= 0; i-- {
 		w.finish(grants[i], f)

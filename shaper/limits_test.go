@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -14,7 +15,7 @@ func (w *world) slots(for_ int64) map[string][]int64 {
 	for end := w.now + for_; w.now < end; {
 		g := w.start()
 		w.now = max(w.now, g.Slot.UnixMicro())
-		w.finish(g, Finish{Ending: EndOK})
+		w.finish(g, queue.Finish{Ending: queue.EndOK})
 		out[g.Tenant] = append(out[g.Tenant], g.Slot.UnixMicro())
 	}
 	return out
@@ -133,7 +134,7 @@ func TestMaxInFlight(t *testing.T) {
 			tc.set(w)
 			w.pool("p", 5)
 			w.offers("a", 20)
-			var running []*Grant
+			var running []*queue.Grant
 			flow := func(n int) {
 				for range n {
 					w.pass(100 * milli)
@@ -149,10 +150,10 @@ func TestMaxInFlight(t *testing.T) {
 				t.Fatalf("%d run at once, want %d", len(running), tc.want)
 			}
 			// A place that is given up is taken again, by a ticket or by the worker that asks for more.
-			if _, next := w.finish(running[0], Finish{Ending: EndOK, Next: NewToken("p")}); next == nil {
+			if _, next := w.finish(running[0], queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")}); next == nil {
 				t.Error("the worker that was done was given nothing more")
 			}
-			w.finish(running[1], Finish{Ending: EndOK})
+			w.finish(running[1], queue.Finish{Ending: queue.EndOK})
 			if flow(10); len(running) != tc.want+1 {
 				t.Errorf("%d started instead of one that ended, want one", len(running)-tc.want)
 			}
@@ -188,7 +189,7 @@ func TestDeadPoolsHoldNoPlaces(t *testing.T) {
 	_, err := w.gate.Beat(ctx, "gone", 3, 6*time.Second, nil)
 	w.must(err)
 	w.offers("a", 10)
-	var lost []*Grant
+	var lost []*queue.Grant
 	for range 3 {
 		tickets, _, _ := w.release(1)
 		g, _ := w.enter(tickets[0], "gone")
@@ -214,9 +215,9 @@ func TestDeadPoolsHoldNoPlaces(t *testing.T) {
 	}
 	w.must(w.gate.Leave(ctx, "gone"))
 	for _, g := range lost {
-		w.finish(g, Finish{Ending: EndOK})
+		w.finish(g, queue.Finish{Ending: queue.EndOK})
 	}
-	left, err := w.rdb.HGetAll(ctx, w.q.poolsKey()).Result()
+	left, err := w.rdb.HGetAll(ctx, w.q.PoolsKey()).Result()
 	w.must(err)
 	if len(left) != 1 || left["new"] == "" {
 		t.Errorf("of pools is left %v, want new", left)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -57,11 +58,11 @@ func TestStoreWithoutMemory(t *testing.T) {
 		t.Errorf("refused jobs left\n%s\nof\n%s", after, before)
 	}
 
-	s, err := w.gate.Beat(t.Context(), "p", 4, time.Minute, []Held{{Grant: first}})
-	if err != nil || s[0] != Owned {
+	s, err := w.gate.Beat(t.Context(), "p", 4, time.Minute, []queue.Held{{Grant: first}})
+	if err != nil || s[0] != queue.Owned {
 		t.Errorf("beat: %v, %v", s, err)
 	}
-	if became, _ := w.finish(first, Finish{Ending: EndError, Delay: time.Millisecond, Text: "no"}); became != "retry" {
+	if became, _ := w.finish(first, queue.Finish{Ending: queue.EndError, Delay: time.Millisecond, Text: "no"}); became != "retry" {
 		t.Errorf("finish: %s, want retry", became)
 	}
 	tickets, _, _ := w.release(1)
@@ -73,7 +74,7 @@ func TestStoreWithoutMemory(t *testing.T) {
 	ends := map[string]bool{}
 	for g := w.start(); ; {
 		w.now = max(w.now, g.Slot.UnixMicro())
-		_, next := w.finish(g, Finish{Ending: EndOK, Text: "result", Next: NewToken("p")})
+		_, next := w.finish(g, queue.Finish{Ending: queue.EndOK, Text: "result", Next: queue.NewToken("p")})
 		ends[g.ID] = true
 		if g = next; g == nil {
 			if len(ends) == 12 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
@@ -68,17 +69,17 @@ const (
 
 func list(v any) []string {
 	l := noWords
-	for r := replyOf(v); r.more(); {
-		l = append(l, r.str())
+	for r := queue.ReplyOf(v); r.More(); {
+		l = append(l, r.Str())
 	}
 	return l
 }
 
 func pairs(v any) map[string]string {
 	m := map[string]string{}
-	for r := replyOf(v); r.more(); {
-		k := r.str()
-		m[k] = r.str()
+	for r := queue.ReplyOf(v); r.More(); {
+		k := r.Str()
+		m[k] = r.Str()
 	}
 	return m
 }
@@ -86,9 +87,9 @@ func pairs(v any) map[string]string {
 // lines reads a sorted set.
 func lines(v any) []model.Line {
 	l := noLines
-	for r := replyOf(v); r.more(); {
-		name := r.str()
-		at, _ := strconv.ParseFloat(r.str(), 64)
+	for r := queue.ReplyOf(v); r.More(); {
+		name := r.Str()
+		at, _ := strconv.ParseFloat(r.Str(), 64)
 		l = append(l, model.Line{At: int64(at), Name: name})
 	}
 	return l
@@ -113,32 +114,32 @@ func read(w *world, names, ids []string) any {
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	reply, err := lookScript.Run(w.t.Context(), w.rdb, w.q.keys(), args...).Result()
+	reply, err := lookScript.Run(w.t.Context(), w.rdb, w.q.Keys(), args...).Result()
 	w.must(err)
 	return reply
 }
 
 // viewOf reads the reply of lookScript.
 func viewOf(reply any, names, ids []string) view {
-	r := replyOf(reply)
+	r := queue.ReplyOf(reply)
 	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
 	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
-	v.Downstream = known(keep("downstream", pairs(r.next())), downstreamKnown)
-	v.Pools, v.Out, v.Run, v.Due, v.Ready = pairs(r.next()), lines(r.next()), lines(r.next()), lines(r.next()), lines(r.next())
-	tenants := replyOf(r.next())
+	v.Downstream = known(keep("downstream", pairs(r.Next())), downstreamKnown)
+	v.Pools, v.Out, v.Run, v.Due, v.Ready = pairs(r.Next()), lines(r.Next()), lines(r.Next()), lines(r.Next()), lines(r.Next())
+	tenants := queue.ReplyOf(r.Next())
 	for _, name := range names {
-		r := replyOf(tenants.next())
-		t := tenantView{Back: lines(r.next()), Fresh: list(r.next()), Later: lines(r.next()), Outs: lines(r.next()),
-			Dead: lines(r.next()), States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
-		for id, line := range keep("states "+name, pairs(r.next())) {
+		r := queue.ReplyOf(tenants.Next())
+		t := tenantView{Back: lines(r.Next()), Fresh: list(r.Next()), Later: lines(r.Next()), Outs: lines(r.Next()),
+			Dead: lines(r.Next()), States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+		for id, line := range keep("states "+name, pairs(r.Next())) {
 			t.States[id] = stateOf(line)
 		}
-		for _, id := range list(r.next()) {
+		for _, id := range list(r.Next()) {
 			t.Bodies[id] = true
 		}
-		t.Hash = known(keep("tenant "+name, pairs(r.next())), tenantKnown)
+		t.Hash = known(keep("tenant "+name, pairs(r.Next())), tenantKnown)
 		ends := keep("ends "+name, map[string]string{})
-		for i, line := range list(r.next()) {
+		for i, line := range list(r.Next()) {
 			if line != "" {
 				first, _, _ := strings.Cut(line, "\n")
 				ends[ids[i]], t.Ends[ids[i]] = line, strings.Join(strings.Fields(first)[:endWords], " ")
@@ -146,7 +147,7 @@ func viewOf(reply any, names, ids []string) view {
 		}
 		v.Tenants[name] = t
 	}
-	v.Log = list(r.next())
+	v.Log = list(r.Next())
 	return v
 }
 
@@ -348,7 +349,7 @@ func (p *player) filed(t *model.Tenant) error {
 			return fmt.Errorf("%s may be out for longer than a ticket lives", j.ID)
 		}
 	}
-	if t.Level() == 0 || p.full(t) || t.Until >= forever {
+	if t.Level() == 0 || p.full(t) || t.Until >= queue.Forever {
 		return nil
 	}
 	if _, ready := p.m.Ready.At(t.Name); ready {

@@ -323,7 +323,7 @@ func (p *player) stepForget() {
 	if j := t.Jobs[id]; j != nil && j.Ended() {
 		p.log("retention of %s %s over", t.Name, id)
 		p.reply = nil
-		p.must(p.rdb.Del(p.t.Context(), p.q.endKey(t.Name, id)).Err())
+		p.must(p.rdb.Del(p.t.Context(), p.q.EndKey(t.Name, id)).Err())
 		p.m.Forget(t.Name, id)
 	}
 }
@@ -331,7 +331,7 @@ func (p *player) stepForget() {
 // stepRestart has another Redis hold what this one did.
 func (p *player) stepRestart() {
 	p.seen("restart")
-	p.must(p.rdb.HSet(p.t.Context(), p.q.downstreamKey(), "rid", "another").Err())
+	p.must(p.rdb.HSet(p.t.Context(), p.q.DownstreamKey(), "rid", "another").Err())
 	p.epoch = p.now
 	p.model().Restart()
 	p.policyOfAll(p.m.Policy) // a call that notices it

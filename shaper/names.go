@@ -1,8 +1,14 @@
 package shaper
 
 import (
+	"encoding/base32"
 	"fmt"
+	"strings"
 	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // DefaultName is the downstream and the tenant where none is named.
@@ -12,27 +18,22 @@ const DefaultName = "default"
 // otherwise a *FieldError for field. A name ends up inside Redis keys, hash tags, logs and
 // metric labels, so it is checked at every door.
 func ValidName(field, value string) error {
-	if isName(value) {
+	if queue.IsName(value) {
 		return nil
 	}
 	return &FieldError{Field: field, Value: clip(value, 80),
 		Want: "1 to 64 of letters, digits, '.', '_' and '-', the first a letter or digit"}
 }
 
-// isName matches [A-Za-z0-9][A-Za-z0-9._-]{0,63}. It runs several times for each job.
-func isName(s string) bool {
-	if len(s) == 0 || len(s) > 64 {
-		return false
+var ids = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// NewID returns a fresh job id: a version 7 UUID in 26 lower-case letters and digits, so later ids sort after earlier ones.
+func NewID() string {
+	u, err := uuid.NewV7()
+	if err != nil {
+		panic(err) // the system has no randomness
 	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
-		case i > 0 && (c == '.' || c == '_' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return true
+	return strings.ToLower(ids.EncodeToString(u[:]))
 }
 
 // validType checks a job's type: what a ServeMux routes by, such as "video:transcode".

@@ -10,7 +10,7 @@ import (
 
 type noDispatcher struct{}
 
-func (*noDispatcher) Dispatch(context.Context, []Ticket) error { return nil }
+func (*noDispatcher) Dispatch(context.Context, []string) error { return nil }
 
 // What cannot work is refused at the door, with the field's name.
 func TestConstructorsRefuseWhatCannotWork(t *testing.T) {
@@ -30,18 +30,14 @@ func TestConstructorsRefuseWhatCannotWork(t *testing.T) {
 		}
 	}
 	second := func(_ any, err error) error { return err }
-	hear := func(Signal) {}
 	for name, rdb := range map[string]redis.UniversalClient{
 		"nil": nil, "a nil client": (*redis.Client)(nil), "a nil cluster client": (*redis.ClusterClient)(nil),
 		"late": late, "a late cluster": lateCluster, "a late failover": lateFailover,
 	} {
 		refused("NewClient, "+name, "redis", second(NewClient(rdb, "d", ClientConfig{})))
 		refused("NewAdmin, "+name, "redis", second(NewAdmin(rdb, "d")))
-		refused("NewGate, "+name, "redis", second(NewGate(rdb, "d")))
-		refused("NewListener, "+name, "redis", second(NewListener(rdb, "d", hear)))
 		refused("NewScheduler, "+name, "redis", second(NewScheduler(rdb, "d", &noDispatcher{}, SchedulerConfig{})))
 	}
-	refused("no hearer", "hear", second(NewListener(good, "d", nil)))
 	refused("no dispatcher", "dispatcher", second(NewScheduler(good, "d", nil, SchedulerConfig{})))
 	refused("a nil dispatcher", "dispatcher", second(NewScheduler(good, "d", (*noDispatcher)(nil), SchedulerConfig{})))
 	refused("poll", "poll", second(NewScheduler(good, "d", &noDispatcher{}, SchedulerConfig{Poll: -1})))

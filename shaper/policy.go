@@ -168,12 +168,3 @@ func validate(fields []setting.Value) error {
 }
 
 const day = 24 * time.Hour
-
-func firstErr(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

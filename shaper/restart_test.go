@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
@@ -17,13 +18,13 @@ import (
 // on returns a world on a server's own clock, with what the server knows of itself.
 func on(t testing.TB, rdb redis.UniversalClient) *world {
 	w := newWorld(t, rdb)
-	w.q.clock = nil
-	w.client.q, w.admin.q, w.gate.q = w.q, w.q, w.q
+	w.q.Clock = nil
+	w.client.q, w.admin.q, w.gate = w.q, w.q, queue.NewGate(w.q)
 	return w
 }
 
 // next starts the next job, in real time.
-func (w *world) next() *Grant {
+func (w *world) next() *queue.Grant {
 	w.t.Helper()
 	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); {
 		w.pool("p", 9)
@@ -60,7 +61,7 @@ func TestRestartThatLostTheLastGrant(t *testing.T) {
 				tc.set(w)
 				w.offers("a", 3)
 				for range grants {
-					w.finish(w.next(), Finish{Ending: EndOK})
+					w.finish(w.next(), queue.Finish{Ending: queue.EndOK})
 				}
 				stale := copyAOF(t, server, w)
 				lost := w.next()
@@ -88,7 +89,7 @@ func TestRestartThatLostTheLastGrant(t *testing.T) {
 // becomesAnother has another Redis hold what this one did.
 func (w *world) becomesAnother() {
 	w.t.Helper()
-	w.must(w.rdb.HSet(w.t.Context(), w.q.downstreamKey(), "rid", "another").Err())
+	w.must(w.rdb.HSet(w.t.Context(), w.q.DownstreamKey(), "rid", "another").Err())
 	w.release(0) // as each scheduler does once a second
 }
 
@@ -137,7 +138,7 @@ func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
 						}
 						starts, last = starts+1, slot
 						w.now = max(w.now, slot)
-						w.finish(g, Finish{Ending: EndOK})
+						w.finish(g, queue.Finish{Ending: queue.EndOK})
 					}
 					if late := w.now - last; late > 2*tc.interval+2*hold {
 						t.Fatalf("%d starts, and none for %d µs", starts, late)
@@ -166,7 +167,7 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 		most   int64
 	}{
 		{"a downstream that was never used", func(w *world) {
-			w.must(w.rdb.HDel(w.t.Context(), w.q.downstreamKey(), "rid", "epoch").Err())
+			w.must(w.rdb.HDel(w.t.Context(), w.q.DownstreamKey(), "rid", "epoch").Err())
 			w.setDownstream(DownstreamPolicy{Rate: rate(1, 30*24*time.Hour)})
 			w.set("a", month)
 		}, 10*second + hold},
@@ -230,14 +231,14 @@ func copyAOF(t *testing.T, server *redistest.Server, w *world) string {
 // time to beat; a worker that is gone is found out all the same, within 20 s of its last beat by default.
 func TestLeasesThatEndedInAnOutage(t *testing.T) {
 	rdb := redistest.Open(t)
-	begin := func(t *testing.T) (*world, *Grant) {
+	begin := func(t *testing.T) (*world, *queue.Grant) {
 		w := newWorld(t, rdb)
 		w.pool("p", 9)
 		w.offers("a", 1)
 		return w, w.start()
 	}
-	beat := func(w *world, g *Grant) Standing {
-		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []Held{{Grant: g}})
+	beat := func(w *world, g *queue.Grant) queue.Standing {
+		s, err := w.gate.Beat(t.Context(), "p", 9, time.Hour, []queue.Held{{Grant: g}})
 		w.must(err)
 		return s[0]
 	}
@@ -253,7 +254,7 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 		w.pass(600 * second) // nobody could reach Redis
 		w.release(0)
 		poll(w, 3*second)
-		if s := beat(w, g); s != Owned {
+		if s := beat(w, g); s != queue.Owned {
 			t.Fatalf("standing %d three seconds after Redis was back, want owned", s)
 		}
 		poll(w, 10*second)
@@ -264,11 +265,11 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 	t.Run("the same after a short outage, by the run id", func(t *testing.T) {
 		w, g := begin(t)
 		poll(w, 14*second)
-		w.must(rdb.HSet(t.Context(), w.q.downstreamKey(), "rid", "another").Err())
+		w.must(rdb.HSet(t.Context(), w.q.DownstreamKey(), "rid", "another").Err())
 		w.pass(3 * second)
 		w.release(0)
 		poll(w, 2*second)
-		if s := beat(w, g); s != Owned {
+		if s := beat(w, g); s != queue.Owned {
 			t.Errorf("standing %d, want owned", s)
 		}
 	})
@@ -312,7 +313,7 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 		poll(w, 2*second)
 		w.pass(hour)
 		w.release(0)
-		if s := beat(w, g); s != Owned {
+		if s := beat(w, g); s != queue.Owned {
 			t.Errorf("standing %d, want owned", s)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -190,12 +191,12 @@ func TestDropOldestMakesRoom(t *testing.T) {
 		w.pool("p", n)
 		w.set("a", Policy{Rate: rate(1000, time.Second), Depth: n + 2, OnFull: DropOldest})
 		w.offers("a", n)
-		var grants []*Grant
+		var grants []*queue.Grant
 		for range n {
 			grants = append(grants, w.start())
 		}
 		for _, g := range grants {
-			w.finish(g, Finish{Ending: EndBack, Began: BeganAfter(0)})
+			w.finish(g, queue.Finish{Ending: queue.EndBack, Began: queue.BeganAfter(0)})
 		}
 		w.offer(Spec{Tenant: "a", ID: "fresh1"})
 		w.offer(Spec{Tenant: "a", ID: "fresh2"})

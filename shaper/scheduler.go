@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,13 +10,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// Dispatcher carries tickets to workers. One that cannot carry a ticket returns an error; tickets may be lost or
-// doubled all the same. Its implementation on asynq is workers.NewDispatcher.
+// Dispatcher carries tickets to workers. A ticket is a short line of text, which differs from that of every other
+// ticket of its downstream; a pool takes it as it is. One that cannot carry a ticket returns an error; tickets may be
+// lost or doubled all the same. workers.NewDispatcher returns the one on asynq.
 type Dispatcher interface {
-	Dispatch(ctx context.Context, tickets []Ticket) error
+	Dispatch(ctx context.Context, tickets []string) error
 }
 
 // Scheduler releases the tickets of one downstream when their time has come, and brings back what was lost: tickets
@@ -25,7 +28,7 @@ type Dispatcher interface {
 // It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and looks for
 // itself once in a Poll. Beside that it compares the books of the downstream, and mends them, see BookFault.
 type Scheduler struct {
-	q          queue
+	q          queue.Queue
 	dispatcher Dispatcher
 	opts       SchedulerConfig
 	wake       chan struct{}
@@ -47,7 +50,7 @@ type SchedulerConfig struct {
 }
 
 // releaseLimit is how many tickets one call releases at most.
-const releaseLimit = batch
+const releaseLimit = queue.Batch
 
 // NewScheduler returns a Scheduler that has not started.
 func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, opts SchedulerConfig) (*Scheduler, error) {
@@ -63,19 +66,12 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	case opts.TicketTTL < 0:
 		return nil, &FieldError{"ticket_ttl", opts.TicketTTL.String(), "more than 0, or 0 for the default"}
 	}
-	if opts.Poll == 0 {
-		opts.Poll = time.Second
-	}
-	if opts.TicketTTL == 0 {
-		opts.TicketTTL = 2 * time.Second
-	}
+	opts.Poll = cmp.Or(opts.Poll, time.Second)
+	opts.TicketTTL = cmp.Or(opts.TicketTTL, 2*time.Second)
 	if opts.Books <= 0 {
 		opts.Books = time.Minute
 	}
-	if opts.Logger == nil {
-		opts.Logger = slog.Default()
-	}
-	opts.Logger = opts.Logger.With("downstream", downstream)
+	opts.Logger = cmp.Or(opts.Logger, slog.Default()).With("downstream", downstream)
 	return &Scheduler{q: q, dispatcher: d, opts: opts, wake: make(chan struct{}, 1)}, nil
 }
 
@@ -85,16 +81,13 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done != nil || s.stopped {
-		return fmt.Errorf("scheduler of %s was started or stopped before", s.q.downstream)
+		return fmt.Errorf("scheduler of %s was started or stopped before", s.q.Downstream)
 	}
-	l, err := NewListener(s.q.rdb, s.q.downstream, func(sig Signal) {
+	l := queue.NewListener(s.q, func(sig queue.Signal) {
 		if sig.Kind == 'w' {
 			s.Wake()
 		}
 	})
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	s.cancel, s.done = cancel, make(chan struct{})
 	go func() {
@@ -170,10 +163,8 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-s.wake:
 	case <-ctx.Done():
 	}
@@ -181,19 +172,14 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 
 // runOnce releases once and dispatches what was released. wait is how long nothing more is due.
 func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, err error) {
-	flag := 0
-	if tidy {
-		flag = 1
-	}
 	begun := time.Now()
-	v, err := s.q.run(ctx, releaseScript, "release", releaseLimit, micros(s.opts.TicketTTL), flag)
+	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy))
 	if err != nil {
 		return 0, 0, err
 	}
 	replied := time.Now()
-	took := replied.Sub(begun)
-	r := replyOf(v)
-	us, more := r.int(), r.int() == 1
+	r := queue.ReplyOf(v)
+	us, more := r.Int(), r.Int() == 1
 	wait = time.Duration(us) * time.Microsecond
 	if us < 0 {
 		wait = s.opts.Poll
@@ -201,12 +187,12 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	if more {
 		wait = 0
 	}
-	var tickets []Ticket
-	for r.more() {
-		tickets = append(tickets, Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()})
+	var tickets []string
+	for r.More() {
+		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()}.String())
 	}
 	if s.opts.OnRelease != nil {
-		s.opts.OnRelease(took, len(tickets))
+		s.opts.OnRelease(replied.Sub(begun), len(tickets))
 	}
 	if len(tickets) > 0 {
 		if err := s.dispatcher.Dispatch(ctx, tickets); err != nil {

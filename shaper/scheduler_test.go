@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
@@ -18,21 +19,27 @@ import (
 type carrier struct {
 	mu      sync.Mutex
 	fail    int
-	tickets chan Ticket
+	tickets chan queue.Ticket
 	most    int           // tickets after which it waits
 	goOn    chan struct{} // until this is closed
 }
 
-func newCarrier(fail int) *carrier { return &carrier{fail: fail, tickets: make(chan Ticket, 1000)} }
+func newCarrier(fail int) *carrier {
+	return &carrier{fail: fail, tickets: make(chan queue.Ticket, 1000)}
+}
 
-func (c *carrier) Dispatch(_ context.Context, tickets []Ticket) error {
+func (c *carrier) Dispatch(_ context.Context, tickets []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.fail > 0 {
 		c.fail--
 		return errors.New("the line is dead")
 	}
-	for _, k := range tickets {
+	for _, text := range tickets {
+		k, err := queue.ParseTicket(text)
+		if err != nil {
+			return err
+		}
 		c.tickets <- k
 	}
 	if c.most -= len(tickets); c.goOn != nil && c.most <= 0 {
@@ -41,21 +48,21 @@ func (c *carrier) Dispatch(_ context.Context, tickets []Ticket) error {
 	return nil
 }
 
-func (c *carrier) next(t *testing.T) Ticket {
+func (c *carrier) next(t *testing.T) queue.Ticket {
 	t.Helper()
 	select {
 	case k := <-c.tickets:
 		return k
 	case <-withTimeout(t).Done():
 		t.Fatal("no ticket came")
-		return Ticket{}
+		return queue.Ticket{}
 	}
 }
 
 func schedule(t *testing.T, w *world, c *carrier, opts SchedulerConfig) *Scheduler {
 	t.Helper()
 	opts.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	s, err := NewScheduler(w.rdb, w.q.downstream, c, opts)
+	s, err := NewScheduler(w.rdb, w.q.Downstream, c, opts)
 	w.must(err)
 	w.must(s.Start(t.Context()))
 	t.Cleanup(s.Stop)
@@ -97,7 +104,7 @@ func releasedInTime(t *testing.T) time.Duration {
 		if g.Wait > 60*time.Millisecond {
 			t.Errorf("the ticket of %s came %v before its slot", g.ID, g.Wait)
 		}
-		w.finish(g, Finish{Ending: EndOK})
+		w.finish(g, queue.Finish{Ending: queue.EndOK})
 		slots = append(slots, g.Slot)
 	}
 	for i := 1; i < n; i++ {
@@ -121,11 +128,11 @@ func TestSchedulerWakes(t *testing.T) {
 	w.offers("a", 1) // an enqueue
 	g, _ := w.enter(c.next(t), "p")
 	w.offer(Spec{Tenant: "a", ID: "a2"})
-	w.finish(g, Finish{Ending: EndOK}) // a place among those in flight
+	w.finish(g, queue.Finish{Ending: queue.EndOK}) // a place among those in flight
 	g, _ = w.enter(c.next(t), "p")
 	w.must(w.admin.Pause(t.Context(), "a", 0))
 	w.offer(Spec{Tenant: "a", ID: "a3"})
-	w.finish(g, Finish{Ending: EndOK})
+	w.finish(g, queue.Finish{Ending: queue.EndOK})
 	w.must(w.admin.Resume(t.Context(), "a")) // the end of a pause
 	g, _ = w.enter(c.next(t), "p")
 	w.pool("p", 0)
@@ -135,7 +142,7 @@ func TestSchedulerWakes(t *testing.T) {
 		t.Errorf("%v came, want b1", k)
 	}
 	w.offer(Spec{Tenant: "a", ID: "soon", Delay: 50 * time.Millisecond}) // an instant
-	w.finish(g, Finish{Ending: EndOK})
+	w.finish(g, queue.Finish{Ending: queue.EndOK})
 	if k := c.next(t); k.ID != "soon" {
 		t.Errorf("%v came, want soon", k)
 	}
@@ -176,13 +183,13 @@ func TestDispatchThatFails(t *testing.T) {
 
 func TestSchedulerStartAndStop(t *testing.T) {
 	w := on(t, redistest.Open(t))
-	s, err := NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{})
+	s, err := NewScheduler(w.rdb, w.q.Downstream, newCarrier(0), SchedulerConfig{})
 	w.must(err)
 	s.Stop() // before Start, which then fails: whoever stops need not know how far the start has come
 	if s.Start(t.Context()) == nil {
 		t.Error("it was started after Stop")
 	}
-	s, err = NewScheduler(w.rdb, w.q.downstream, newCarrier(0), SchedulerConfig{})
+	s, err = NewScheduler(w.rdb, w.q.Downstream, newCarrier(0), SchedulerConfig{})
 	w.must(err)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.must(s.Start(ctx))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
@@ -16,9 +17,9 @@ var _ model.Queue = scripted{}
 
 func (s scripted) Set(now int64) { s.now = now }
 
-func (s scripted) ask(script *luaScript, doing string, args ...any) any {
+func (s scripted) ask(script *queue.Script, doing string, args ...any) any {
 	s.t.Helper()
-	v, err := s.q.run(s.t.Context(), script, doing, args...)
+	v, err := s.q.Run(s.t.Context(), script, doing, args...)
 	s.must(err)
 	return v
 }
@@ -37,10 +38,10 @@ func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answe
 		}
 		args = append(args, l...)
 	}
-	for r := replyOf(s.ask(enqueueScript, "enqueue", args...)); r.more(); {
-		one := replyOf(r.next())
-		a := model.Answer{Status: model.Status(one.str()), Position: int(one.int()), Start: one.int(), Retry: one.int(), State: one.str(),
-			Note: one.str()}
+	for r := queue.ReplyOf(s.ask(queue.EnqueueScript, "enqueue", args...)); r.More(); {
+		one := queue.ReplyOf(r.Next())
+		a := model.Answer{Status: model.Status(one.Str()), Position: int(one.Int()), Start: one.Int(), Retry: one.Int(), State: one.Str(),
+			Note: one.Str()}
 		if (a.Status == model.Full || a.Status == model.Block) && a.Retry < milli {
 			s.t.Errorf("%s, and try again after %d µs", a.Status, a.Retry)
 		}
@@ -53,15 +54,15 @@ func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answe
 }
 
 func (s scripted) Release(limit int, ttl time.Duration) (tickets []model.Ticket, wait int64, more bool) {
-	r := replyOf(s.ask(releaseScript, "release", limit, micros(ttl), s.now%2))
-	for wait, more = r.int(), r.int() == 1; r.more(); {
-		tickets = append(tickets, model.Ticket{Tenant: r.str(), ID: r.str(), Release: r.int()})
+	r := queue.ReplyOf(s.ask(queue.ReleaseScript, "release", limit, queue.Micros(ttl), s.now%2))
+	for wait, more = r.Int(), r.Int() == 1; r.More(); {
+		tickets = append(tickets, model.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()})
 	}
 	return tickets, wait, more
 }
 
 func (s scripted) Enter(k model.Ticket, token string) (*model.Grant, string) {
-	g, why, err := s.gate.Enter(s.t.Context(), Ticket(k), token)
+	g, why, err := s.gate.Enter(s.t.Context(), queue.Ticket(k), token)
 	s.must(err)
 	return grantOf(g), why
 }
@@ -73,11 +74,11 @@ func (s scripted) Again(tenant, id, old, token string) (*model.Grant, string) {
 }
 
 // grantTo is what a worker holds of a start.
-func grantTo(tenant, id, token string) *Grant {
-	return &Grant{Ticket: Ticket{Tenant: tenant, ID: id}, Token: token}
+func grantTo(tenant, id, token string) *queue.Grant {
+	return &queue.Grant{Ticket: queue.Ticket{Tenant: tenant, ID: id}, Token: token}
 }
 
-func grantOf(g *Grant) *model.Grant {
+func grantOf(g *queue.Grant) *model.Grant {
 	if g == nil {
 		return nil
 	}
@@ -89,13 +90,13 @@ func grantOf(g *Grant) *model.Grant {
 func (s scripted) Finish(reports ...model.Report) (out []model.Ended) {
 	if len(reports) == 1 {
 		r := reports[0]
-		f := Finish{Ending: Ending(r.Ending), Delay: r.Delay, Text: "said\nso", Next: r.Next}
+		f := queue.Finish{Ending: queue.Ending(r.Ending), Delay: r.Delay, Text: "said\nso", Next: r.Next}
 		switch r.Late {
 		case "?":
 		case "-":
-			f.Began = NeverBegan
+			f.Began = queue.NeverBegan
 		default:
-			f.Began = BeganAfter(time.Duration(atoi(r.Late)) * time.Microsecond)
+			f.Began = queue.BeganAfter(time.Duration(atoi(r.Late)) * time.Microsecond)
 		}
 		end, err := s.gate.Finish(s.t.Context(), grantTo(r.Tenant, r.ID, r.Token), f)
 		s.must(err)
@@ -103,38 +104,38 @@ func (s scripted) Finish(reports ...model.Report) (out []model.Ended) {
 	}
 	var args []any
 	for _, r := range reports {
-		args = append(args, r.Tenant, r.ID, r.Token, string(r.Ending), micros(r.Delay), "said\nso", r.Next, r.Late)
+		args = append(args, r.Tenant, r.ID, r.Token, string(r.Ending), queue.Micros(r.Delay), "said\nso", r.Next, r.Late)
 	}
-	r := replyOf(s.ask(finishScript, "finish jobs", args...))
+	r := queue.ReplyOf(s.ask(queue.FinishScript, "finish jobs", args...))
 	for _, of := range reports {
-		one := replyOf(r.next())
-		end := model.Ended{Became: one.str()}
-		for one.more() {
-			switch one.str() {
+		one := queue.ReplyOf(r.Next())
+		end := model.Ended{Became: one.Str()}
+		for one.More() {
+			switch one.Str() {
 			case "throttled":
-				end.InARow = one.int()
+				end.InARow = one.Int()
 			case "run":
-				g, err := granted(one, of.Next)
+				g, err := queue.ReadGrant(one, of.Next)
 				s.must(err)
 				end.Next = grantOf(g)
 			}
 		}
 		out = append(out, end)
 	}
-	if r.more() {
+	if r.More() {
 		s.t.Errorf("more answers than the %d reports", len(reports))
 	}
 	return out
 }
 
 func (s scripted) GiveBack(k model.Ticket) bool {
-	return s.ask(givebackScript, "give back", k.Tenant, k.ID, k.Release) == int64(1)
+	return s.ask(queue.GivebackScript, "give back", k.Tenant, k.ID, k.Release) == int64(1)
 }
 
 func (s scripted) Beat(pool string, places int, ttl time.Duration, own []model.Held) (out []model.Standing) {
-	var held []Held
+	var held []queue.Held
 	for _, h := range own {
-		held = append(held, Held{grantTo(h.Tenant, h.ID, h.Token), h.Begun})
+		held = append(held, queue.Held{Grant: grantTo(h.Tenant, h.ID, h.Token), Begun: h.Begun})
 	}
 	l, err := s.gate.Beat(s.t.Context(), pool, places, ttl, held)
 	s.must(err)
@@ -145,11 +146,11 @@ func (s scripted) Beat(pool string, places int, ttl time.Duration, own []model.H
 }
 
 func (s scripted) Cancel(tenant, id string) string {
-	return fmt.Sprint(s.ask(cancelScript, "cancel", tenant, id))
+	return fmt.Sprint(s.ask(queue.CancelScript, "cancel", tenant, id))
 }
 
 func (s scripted) Purge(tenant string) int {
-	return int(s.ask(purgeScript, "purge", tenant).(int64))
+	return int(s.ask(queue.PurgeScript, "purge", tenant).(int64))
 }
 
 func (s scripted) dead(tenant, verb string, ids []string) (n int, full bool) {
@@ -157,8 +158,8 @@ func (s scripted) dead(tenant, verb string, ids []string) (n int, full bool) {
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	r := replyOf(s.ask(deadScript, "dead", args...))
-	return int(r.int()), r.int() == 1
+	r := queue.ReplyOf(s.ask(queue.DeadScript, "dead", args...))
+	return int(r.Int()), r.Int() == 1
 }
 
 func (s scripted) RequeueDead(tenant string, ids ...string) (int, bool) {
@@ -171,8 +172,8 @@ func (s scripted) ForgetDead(tenant string, ids ...string) int {
 }
 
 func (s scripted) Pause(tenant string, us int64) int64 {
-	v := replyOf([]any{s.ask(pauseScript, "pause", tenant, us)})
-	return v.int()
+	v := queue.ReplyOf([]any{s.ask(queue.PauseScript, "pause", tenant, us)})
+	return v.Int()
 }
 
 func (s scripted) SetTenant(tenant string, p model.Policy) {
@@ -191,5 +192,5 @@ func (s scripted) SetDownstream(p model.DownstreamPolicy) {
 	if p.Log {
 		log = "10000"
 	}
-	s.ask(policyScript, "set policy", "", "rate", rate, "cap", most, "log", log)
+	s.ask(queue.PolicyScript, "set policy", "", "rate", rate, "cap", most, "log", log)
 }

@@ -4,17 +4,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // Whoever listens hears that something may leave, that tickets are on their way, and that a running job was cancelled.
 func TestSignalsAreHeard(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
-	heard := make(chan Signal, 100)
-	l, err := NewListener(w.rdb, w.q.downstream, func(s Signal) { heard <- s })
-	w.must(err)
+	heard := make(chan queue.Signal, 100)
+	l := queue.NewListener(w.q, func(s queue.Signal) { heard <- s })
 	defer l.Close()
-	hear := func(want Signal) {
+	hear := func(want queue.Signal) {
 		t.Helper()
 		for {
 			select {
@@ -34,45 +34,42 @@ func TestSignalsAreHeard(t *testing.T) {
 			t.Errorf("heard %+v, for nothing", <-heard)
 		}
 	}
-	hear(Signal{Kind: 'w'}) // once it listens: who may have missed one looks around
+	hear(queue.Signal{Kind: 'w'}) // once it listens: who may have missed one looks around
 	w.offers("a", 1)
-	hear(Signal{Kind: 'w'})
+	hear(queue.Signal{Kind: 'w'})
 	w.offers("a", 1) // known already
 	w.offer(Spec{Tenant: "a", ID: "behind"})
 	quiet()
 	w.pool("p", 1)
-	hear(Signal{Kind: 'w'})
+	hear(queue.Signal{Kind: 'w'})
 	tickets, _, _ := w.release(1)
-	hear(Signal{Kind: 't'})
+	hear(queue.Signal{Kind: 't'})
 	w.pass(second)
 	w.release(1) // there is no place: whoever frees one says so
 	w.must(w.gate.GiveBack(t.Context(), tickets[0]))
-	hear(Signal{Kind: 'w'})
+	hear(queue.Signal{Kind: 'w'})
 	g := w.start()
 	if _, err := w.client.Cancel(t.Context(), "a", g.ID); err != nil {
 		t.Fatal(err)
 	}
-	hear(Signal{'c', "a", g.ID})
+	hear(queue.Signal{Kind: 'c', Tenant: "a", ID: g.ID})
 	for len(heard) > 0 {
 		<-heard
 	}
 	w.pass(second)
 	w.release(1)
-	w.finish(g, Finish{Ending: EndOK})
-	hear(Signal{Kind: 'w'})
+	w.finish(g, queue.Finish{Ending: queue.EndOK})
+	hear(queue.Signal{Kind: 'w'})
 	w.must(w.admin.Resume(t.Context(), "a"))
-	hear(Signal{Kind: 'w'})
+	hear(queue.Signal{Kind: 'w'})
 	w.must(w.admin.Pause(t.Context(), "a", time.Minute))
-	hear(Signal{Kind: 'p', Tenant: "a"})
+	hear(queue.Signal{Kind: 'p', Tenant: "a"})
 	w.must(w.admin.Pause(t.Context(), "", time.Minute))
-	hear(Signal{Kind: 'p'})
+	hear(queue.Signal{Kind: 'p'})
 }
 
 func TestListenerClosesTwice(t *testing.T) {
-	l, err := NewListener(redistest.Open(t), "d", func(Signal) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := queue.NewListener(queue.Open(redistest.Open(t), "d"), func(queue.Signal) {})
 	l.Close()
 	l.Close()
 }

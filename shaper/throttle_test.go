@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestJobsThatAreAlwaysThrottled(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
-	for _, ending := range []Ending{EndThrottled, EndThrottledAll} {
+	for _, ending := range []queue.Ending{queue.EndThrottled, queue.EndThrottledAll} {
 		for _, tc := range []struct {
 			set  int // 0 = the default
 			want int
@@ -23,7 +24,7 @@ func TestJobsThatAreAlwaysThrottled(t *testing.T) {
 				w.set("a", Policy{Rate: rate(10, time.Second), MaxAttempts: 1, MaxThrottles: tc.set})
 				w.pool("p", 1)
 				w.offers("a", 2)
-				f := Finish{Ending: ending, Delay: time.Second, Text: "429", Began: BeganAfter(0)}
+				f := queue.Finish{Ending: ending, Delay: time.Second, Text: "429", Began: queue.BeganAfter(0)}
 				throttle := func() {
 					t.Helper()
 					for n := 1; n <= tc.want; n++ {
@@ -76,14 +77,14 @@ func TestThrottledInARow(t *testing.T) {
 	w.pool("p", 1)
 	w.offers("a", 9)
 	row := 0
-	end := func(f Finish, want int) {
+	end := func(f queue.Finish, want int) {
 		t.Helper()
 		finished, err := w.gate.Finish(t.Context(), w.start(), f)
 		w.must(err)
 		a, err := w.admin.Tenant(t.Context(), "a")
 		w.must(err)
 		told := want
-		if f.Ending != EndThrottled {
+		if f.Ending != queue.EndThrottled {
 			told = 0
 		}
 		if a.InARow != want || a.Throttled() != (want >= ThrottledFor) || finished.InARow != told {
@@ -91,17 +92,17 @@ func TestThrottledInARow(t *testing.T) {
 		}
 		row = want
 	}
-	throttled := Finish{Ending: EndThrottled, Delay: time.Millisecond, Began: BeganAfter(0)}
+	throttled := queue.Finish{Ending: queue.EndThrottled, Delay: time.Millisecond, Began: queue.BeganAfter(0)}
 	for range 11 {
 		end(throttled, row+1)
 	}
-	end(Finish{Ending: EndBack, Began: NeverBegan}, row)
-	end(Finish{Ending: EndBack}, row)
-	end(Finish{Ending: EndDead, Began: NeverBegan}, row) // its body cannot be read
+	end(queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan}, row)
+	end(queue.Finish{Ending: queue.EndBack}, row)
+	end(queue.Finish{Ending: queue.EndDead, Began: queue.NeverBegan}, row) // its body cannot be read
 	end(throttled, row+1)
-	end(Finish{Ending: EndOK}, 0)
+	end(queue.Finish{Ending: queue.EndOK}, 0)
 	end(throttled, 1)
-	end(Finish{Ending: EndError}, 0)
+	end(queue.Finish{Ending: queue.EndError}, 0)
 }
 
 // A state line of the version before, which counted no throttles, is read, and its error is its error.
@@ -110,13 +111,13 @@ func TestStateOfTheVersionBefore(t *testing.T) {
 	w.set("a", Policy{Rate: rate(100, time.Second)})
 	w.pool("p", 1)
 	w.offers("a", 1)
-	w.finish(w.start(), Finish{Ending: EndThrottled, Delay: time.Millisecond, Text: "x"})
-	key := w.q.stateKey("a")
+	w.finish(w.start(), queue.Finish{Ending: queue.EndThrottled, Delay: time.Millisecond, Text: "x"})
+	key := w.q.StateKey("a")
 	w.must(w.rdb.HSet(t.Context(), key, "a1", fmt.Sprintf("w 1 7 7 0 - 1 %d - - ,throttles=5 ,granted", w.now)).Err())
 	if j := w.job("a", "a1"); j.Throttles != 0 || j.Attempt != 7 || j.Error != ",throttles=5 ,granted" {
 		t.Errorf("%+v", j)
 	}
-	w.finish(w.start(), Finish{Ending: EndThrottled, Delay: time.Millisecond, Text: "y"})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndThrottled, Delay: time.Millisecond, Text: "y"})
 	if j := w.job("a", "a1"); j.Throttles != 1 || j.Attempt != 8 || j.Error != "y" {
 		t.Errorf("%+v", j)
 	}

@@ -9,13 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // sole is a world with one tenant and one job, which asks the gate for one slot after the other.
 type sole struct {
 	*world
-	g *Grant
+	g *queue.Grant
 }
 
 func newSole(w *world, r buckets.Rate) *sole {
@@ -29,14 +30,14 @@ func newSole(w *world, r buckets.Rate) *sole {
 func (s *sole) ask() (slot int64, why string) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	var g *Grant
+	var g *queue.Grant
 	var err error
 	if s.g == nil {
-		k := Ticket{Tenant: "a", ID: "j"}
+		k := queue.Ticket{Tenant: "a", ID: "j"}
 		s.out(&k)
-		g, why, err = s.gate.Enter(ctx, k, NewToken("p"))
+		g, why, err = s.gate.Enter(ctx, k, queue.NewToken("p"))
 	} else {
-		g, why, err = s.gate.Again(ctx, s.g, NewToken("p"))
+		g, why, err = s.gate.Again(ctx, s.g, queue.NewToken("p"))
 	}
 	s.must(err)
 	if s.g = g; g == nil {
@@ -46,16 +47,16 @@ func (s *sole) ask() (slot int64, why string) {
 }
 
 // out makes a ticket by hand: a release would wait for the time at which the job may leave.
-func (s *sole) out(k *Ticket) {
+func (s *sole) out(k *queue.Ticket) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	pipe := s.rdb.TxPipeline()
-	pipe.LRem(ctx, s.q.waitKey("a"), 1, "j")
-	pipe.HSet(ctx, s.q.stateKey("a"), "j", "o 7 0 0 0 - 0 1 - - ")
-	pipe.ZAdd(ctx, s.q.outKey(), redis.Z{Score: forever, Member: "a j"})
-	pipe.ZAdd(ctx, s.q.outsKey("a"), redis.Z{Score: 1, Member: "j"})
-	pipe.HSet(ctx, s.q.tenantKey("a"), "out", 1)
-	pipe.HSet(ctx, s.q.downstreamKey(), "out", 1)
+	pipe.LRem(ctx, s.q.WaitKey("a"), 1, "j")
+	pipe.HSet(ctx, s.q.StateKey("a"), "j", "o 7 0 0 0 - 0 1 - - ")
+	pipe.ZAdd(ctx, s.q.OutKey(), redis.Z{Score: queue.Forever, Member: "a j"})
+	pipe.ZAdd(ctx, s.q.OutsKey("a"), redis.Z{Score: 1, Member: "j"})
+	pipe.HSet(ctx, s.q.TenantKey("a"), "out", 1)
+	pipe.HSet(ctx, s.q.DownstreamKey(), "out", 1)
 	_, err := pipe.Exec(ctx)
 	s.must(err)
 	k.Release = 7
@@ -106,12 +107,12 @@ func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 			s.set("a", Policy{Rate: r})
 		case "pause":
 			s.must(s.admin.Pause(t.Context(), "a", 0))
-			if _, why := s.ask(); why != TicketPaused {
+			if _, why := s.ask(); why != queue.TicketPaused {
 				rt.Fatalf("paused, and the gate says %q", why)
 			}
 			s.must(s.admin.Resume(t.Context(), "a"))
 		case "run id":
-			s.must(rdb.HSet(t.Context(), s.q.downstreamKey(), "rid", "another").Err())
+			s.must(rdb.HSet(t.Context(), s.q.DownstreamKey(), "rid", "another").Err())
 			epoch = s.now
 		}
 
@@ -120,7 +121,7 @@ func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		slot, why := s.ask()
 		switch {
 		case want-s.now > hold:
-			if why != TicketEarly {
+			if why != queue.TicketEarly {
 				rt.Fatalf("the next slot is %d µs away, and the gate says %q, slot %d µs away", want-s.now, why, slot-s.now)
 			}
 			if ahead := want - s.now; ahead > iv+2*hold { // the last slot lay up to a hold ahead, and so may its successor
@@ -148,7 +149,7 @@ func TestSlotsDoNotDrift(t *testing.T) {
 	for i := range 700 {
 		s.now = slot + int64(i*7919)%(10*milli) // as workers come, up to 10 ms after their slots
 		next, why := s.ask()
-		for why == TicketEarly {
+		for why == queue.TicketEarly {
 			s.pass(50 * milli)
 			next, why = s.ask()
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -15,7 +16,7 @@ func TestFailuresThatAreNotCharged(t *testing.T) {
 	w.set("a", Policy{Rate: rate(10, time.Second), MaxAttempts: 2, MaxThrottles: most})
 	w.pool("p", 1)
 	w.offers("a", 1)
-	f := Finish{Ending: EndUncharged, Delay: time.Second, Text: "not yet", Began: BeganAfter(0)}
+	f := queue.Finish{Ending: queue.EndUncharged, Delay: time.Second, Text: "not yet", Began: queue.BeganAfter(0)}
 	for n := 1; n <= most; n++ {
 		g := w.start()
 		if g.Attempt != n || g.Charged != 1 || g.MaxAttempts != 2 {
@@ -48,7 +49,7 @@ func TestFailuresThatAreNotCharged(t *testing.T) {
 	w.offers2("b", 2)
 	first := w.start()
 	w.pass(200 * milli)
-	if _, next := w.finish(first, Finish{Ending: EndUncharged, Delay: time.Second, Next: NewToken("p"), Began: BeganAfter(0)}); next == nil {
+	if _, next := w.finish(first, queue.Finish{Ending: queue.EndUncharged, Delay: time.Second, Next: queue.NewToken("p"), Began: queue.BeganAfter(0)}); next == nil {
 		t.Error("its worker is given no other job, although one waits")
 	}
 }

@@ -69,7 +69,7 @@ func TestUnseen(t *testing.T) {
 	w.set("known", Policy{Depth: 3})
 	before := w.everything()
 	for name, call := range tenant {
-		unseen(name, call(w.admin, "acm"), UnseenError{w.q.downstream, "acm"}, before)
+		unseen(name, call(w.admin, "acm"), UnseenError{w.q.Downstream, "acm"}, before)
 		unseen(name+" of no downstream", call(other, "known"), UnseenError{"never", ""}, before)
 	}
 	for name, call := range all {
@@ -93,7 +93,7 @@ func TestUnseen(t *testing.T) {
 		before := w.everything()
 		for call, f := range tenant {
 			if call != "Remove" {
-				unseen(call+" after Remove", f(w.admin, name), UnseenError{w.q.downstream, name}, before)
+				unseen(call+" after Remove", f(w.admin, name), UnseenError{w.q.Downstream, name}, before)
 			}
 		}
 	}

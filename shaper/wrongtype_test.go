@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -16,11 +17,11 @@ func TestWrongType(t *testing.T) {
 	ctx := t.Context()
 	met := map[string]bool{}
 	first := newWorld(t, rdb).q
-	for _, k := range first.kept("a") {
+	for _, k := range first.Kept("a") {
 		w := newWorld(t, rdb)
 		w.offers("a", 2)
 		w.pool("p", 1)
-		key := strings.Replace(k.key, first.prefix, w.q.prefix, 1)
+		key := strings.Replace(k.Key, first.Prefix, w.q.Prefix, 1)
 		w.must(rdb.Del(ctx, key).Err())
 		w.must(rdb.Set(ctx, key, "what is this", 0).Err())
 		for name, call := range map[string]func() error{
@@ -28,12 +29,15 @@ func TestWrongType(t *testing.T) {
 			"many": func() error {
 				return w.client.OfferMany(ctx, []Spec{{Tenant: "a", Type: "x"}, {Tenant: "b", Type: "x"}})[0].Err
 			},
-			"find":    func() error { _, err := w.client.Find(ctx, "a", "a1"); return err },
-			"cancel":  func() error { _, err := w.client.Cancel(ctx, "a", "a2"); return err },
-			"release": func() error { _, err := w.q.run(ctx, releaseScript, "release", 10, micros(ticketTTL), 0); return err },
-			"beat":    func() error { _, err := w.gate.Beat(ctx, "p", 1, 0, nil); return err },
-			"stats":   func() error { _, err := w.admin.Stats(ctx, true); return err },
-			"policy":  func() error { return w.admin.SetTenant(ctx, "a", Policy{Depth: 3}) },
+			"find":   func() error { _, err := w.client.Find(ctx, "a", "a1"); return err },
+			"cancel": func() error { _, err := w.client.Cancel(ctx, "a", "a2"); return err },
+			"release": func() error {
+				_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 10, queue.Micros(ticketTTL), 0)
+				return err
+			},
+			"beat":   func() error { _, err := w.gate.Beat(ctx, "p", 1, 0, nil); return err },
+			"stats":  func() error { _, err := w.admin.Stats(ctx, true); return err },
+			"policy": func() error { return w.admin.SetTenant(ctx, "a", Policy{Depth: 3}) },
 			"apply": func() error {
 				_, err := w.admin.Apply(ctx, DownstreamPolicy{}, map[string]Policy{"a": {Depth: 4}})
 				return err
@@ -48,7 +52,7 @@ func TestWrongType(t *testing.T) {
 				continue // it did not meet it
 			}
 			met[key] = true
-			if text := err.Error(); !errors.Is(err, ErrStore) || !strings.Contains(text, "key "+key+" holds") || !strings.Contains(text, "want a "+k.name) || !strings.Contains(text, "WRONGTYPE") {
+			if text := err.Error(); !errors.Is(err, ErrStore) || !strings.Contains(text, "key "+key+" holds") || !strings.Contains(text, "want a "+k.Kind) || !strings.Contains(text, "WRONGTYPE") {
 				t.Errorf("%s: %v; want an error that names %s and what it should be", name, err, key)
 			}
 		}

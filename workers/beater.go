@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -21,7 +22,6 @@ const beatAgain = beatEvery / 8
 // beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
 type beater struct {
 	pool  *Pool
-	admin *shaper.Admin
 	quit  chan struct{}
 	done  sync.WaitGroup
 	every atomic.Int64 // ns from beat to beat
@@ -31,22 +31,18 @@ type beater struct {
 	lost  bool      // Redis has lost the pool, and Forgotten has not returned nil since; of the goroutine
 }
 
-func newBeater(p *Pool) (*beater, error) {
-	admin, err := shaper.NewAdmin(p.rdb, p.downstream)
-	if err != nil {
-		return nil, err
-	}
-	b := &beater{pool: p, admin: admin, quit: make(chan struct{})}
+func newBeater(p *Pool) *beater {
+	b := &beater{pool: p, quit: make(chan struct{})}
 	b.every.Store(int64(beatEvery))
 	b.n.Store(int64(p.cfg.Concurrency))
-	return b, nil
+	return b
 }
 
 func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
 
 // follow beats three times a lease, as long as a lease is now.
 func (b *beater) follow(ctx context.Context) error {
-	policy, err := b.admin.Downstream(ctx)
+	policy, err := b.pool.admin.Downstream(ctx)
 	if errors.Is(err, shaper.ErrNotFound) { // its first pool, or Redis lost all: what applies is the default
 		policy, err = shaper.DownstreamPolicy{}.WithDefaults(), nil
 	}
@@ -67,22 +63,18 @@ func (b *beater) places(n int) {
 }
 
 func (b *beater) start() {
-	b.done.Add(1)
 	b.heard = time.Now() // Start has beaten
-	go func() {
-		defer b.done.Done()
+	b.done.Go(func() {
 		failing := false
 		for {
 			pause := b.pause()
 			if failing {
 				pause = min(pause, beatAgain)
 			}
-			t := time.NewTimer(pause)
 			select {
 			case <-b.quit:
-				t.Stop()
 				return
-			case <-t.C:
+			case <-time.After(pause):
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*b.pause())
 			err := b.follow(ctx)
@@ -95,7 +87,7 @@ func (b *beater) start() {
 			}
 			failing = err != nil
 		}
-	}()
+	})
 }
 
 func (b *beater) stop() {
@@ -104,7 +96,7 @@ func (b *beater) stop() {
 }
 
 // remembers is for how long Redis surely knows a pool that it has heard of; it forgets one in silence only after a
-// minute, see lua/lib/pick.lua.
+// minute, see internal/queue/lua/lib/pick.lua.
 const remembers = 30 * time.Second
 
 // again beats, not for the first time. Where Redis does not know the pool although it should, it has lost all that it had. That is
@@ -148,12 +140,12 @@ func (b *beater) once(ctx context.Context, places int) error {
 }
 
 // tell tells starts what became of their leases.
-func (b *beater) tell(own []shaper.Held, standings []shaper.Standing) {
+func (b *beater) tell(own []queue.Held, standings []queue.Standing) {
 	for i, s := range standings {
 		switch s {
-		case shaper.Lost:
+		case queue.Lost:
 			b.pool.lost(own[i].Grant)
-		case shaper.Cancelled:
+		case queue.Cancelled:
 			b.pool.ended(own[i].Token, shaper.ErrCancelled)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // MaxRetryDelay is the longest that a Config's RetryDelayFunc can have a job wait.
@@ -46,14 +46,14 @@ func endsWith(ctx, other context.Context) (context.Context, func()) {
 
 // consult tells the program of an error that a handler returned, and lets it say what is to come of
 // it. f is right at every moment, should what it calls end the goroutine.
-func (p *Pool) consult(ctx context.Context, g *shaper.Grant, task *asynq.Task, err error, f *shaper.Finish) {
-	if err == nil || f.Ending == shaper.EndBack {
+func (p *Pool) consult(ctx context.Context, g *queue.Grant, task *asynq.Task, err error, f *queue.Finish) {
+	if err == nil || f.Ending == queue.EndBack {
 		return
 	}
 	if h := p.cfg.ErrorHandler; h != nil {
 		p.guard("ErrorHandler", g, func() { h.HandleError(ctx, task, err) })
 	}
-	if f.Ending != shaper.EndError {
+	if f.Ending != queue.EndError {
 		return
 	}
 	if delay := p.cfg.RetryDelayFunc; delay != nil {
@@ -62,14 +62,14 @@ func (p *Pool) consult(ctx context.Context, g *shaper.Grant, task *asynq.Task, e
 	if failure := p.cfg.IsFailure; failure != nil {
 		p.guard("IsFailure", g, func() {
 			if !failure(err) {
-				f.Ending = shaper.EndUncharged
+				f.Ending = queue.EndUncharged
 			}
 		})
 	}
 }
 
 // guard makes a call that may panic.
-func (p *Pool) guard(what string, g *shaper.Grant, call func()) {
+func (p *Pool) guard(what string, g *queue.Grant, call func()) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.log.Error(what+" panicked", "tenant", g.Tenant, "job", g.ID, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))

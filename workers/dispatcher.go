@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
-	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -46,29 +45,24 @@ var ticketOptions = []asynq.Option{
 	asynq.MaxRetry(3), asynq.Retention(0), asynq.Timeout(30 * 24 * time.Hour),
 }
 
-// Dispatcher puts tickets into a downstream's asynq queue. It implements shaper.Dispatcher and is safe for concurrent use.
-type Dispatcher struct {
+type dispatcher struct {
 	downstream string
 	client     *asynq.Client
 	options    []asynq.Option
 	delivered  func()
 }
 
-var _ shaper.Dispatcher = (*Dispatcher)(nil)
-
-// NewDispatcher returns a Dispatcher on rdb, which stays its owner's to close. delivered, if not nil, is called when tickets
-// have arrived: a Pool in the same process passes its Ring, and need not wait to hear of them.
-func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (*Dispatcher, error) {
-	if err := shaper.ValidName("downstream", downstream); err != nil {
+// NewDispatcher returns the Dispatcher of a Scheduler that puts tickets into a downstream's asynq queue. rdb stays its owner's to
+// close. delivered, if not nil, is called when tickets have arrived: a Pool in the same process passes its Ring, and need not wait
+// to hear of them. The Dispatcher is safe for concurrent use.
+func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (shaper.Dispatcher, error) {
+	if _, err := shaper.NewAdmin(rdb, downstream); err != nil { // which refuses the same
 		return nil, err
-	}
-	if value, want := usable.Client(rdb); want != "" {
-		return nil, &shaper.FieldError{Field: "redis", Value: value, Want: want}
 	}
 	if delivered == nil {
 		delivered = func() {}
 	}
-	return &Dispatcher{
+	return &dispatcher{
 		downstream: downstream,
 		client:     asynq.NewClientFromRedisClient(newDrainClient(rdb)),
 		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
@@ -80,27 +74,24 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 const dispatchers = 8
 
 // Dispatch puts every ticket into the queue, once: a ticket that is there already counts as put.
-func (d *Dispatcher) Dispatch(ctx context.Context, tickets []shaper.Ticket) error {
+func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
+	defer d.delivered()
 	if len(tickets) == 1 {
-		err := d.dispatch(ctx, tickets[0])
-		d.delivered()
-		return err
+		return d.dispatch(ctx, tickets[0])
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(dispatchers)
 	for _, t := range tickets {
 		g.Go(func() error { return d.dispatch(ctx, t) })
 	}
-	err := g.Wait()
-	d.delivered()
-	return err
+	return g.Wait()
 }
 
-func (d *Dispatcher) dispatch(ctx context.Context, t shaper.Ticket) error {
-	id := fmt.Sprintf("%s:%s:%s:%d", d.downstream, t.Tenant, t.ID, t.Release)
+func (d *dispatcher) dispatch(ctx context.Context, ticket string) error {
+	id := d.downstream + ":" + strings.ReplaceAll(ticket, " ", ":")
 	opts := append(d.options[:len(d.options):len(d.options)], asynq.TaskID(id))
 	crashpoint.Hit("ticket.before")
-	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(t.String())), opts...)
+	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(ticket)), opts...)
 	crashpoint.Hit("ticket.after")
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict: our own, and its reply was lost
 		return fmt.Errorf("put ticket %s into asynq: %w", id, err)

@@ -20,8 +20,8 @@ func TestDispatchPutsEachTicketOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tickets := []shaper.Ticket{{Tenant: "a", ID: "1", Release: 1}, {Tenant: "a", ID: "2", Release: 7}, {Tenant: "b", ID: "1", Release: 1}}
-	for _, list := range [][]shaper.Ticket{tickets[:1], tickets, tickets} {
+	tickets := []string{"a 1 1", "a 2 7", "b 1 1"}
+	for _, list := range [][]string{tickets[:1], tickets, tickets} {
 		if err := d.Dispatch(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestDispatchSaysWhatFailed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := d.Dispatch(ctx, []shaper.Ticket{{Tenant: "a", ID: "1", Release: 1}}); !errors.Is(err, context.Canceled) {
+	if err := d.Dispatch(ctx, []string{"a 1 1"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if _, err := NewDispatcher(server.Client(), "no/name", nil); !errors.Is(err, shaper.ErrInvalid) {

@@ -69,11 +69,9 @@ func (b *doorbell) wait() {
 	if patience == 0 {
 		return
 	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
 	select {
 	case <-b.rung:
-	case <-t.C:
+	case <-time.After(patience):
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A Redis that has reached its maxmemory refuses what may need memory, and only what drains the queue makes room again: our own
-// scripts may write then (allow_oom in lua/lib/hash.lua). A ticket passes through asynq, whose scripts would be refused, and everything
+// scripts may write then (allow_oom in internal/queue/lua/lib/hash.lua). A ticket passes through asynq, whose scripts would be refused, and everything
 // stood still until somebody gave Redis more memory. So asynq is given a client that lets its scripts do what ours do.
 
 // drainClient is a client whose scripts, and the one command that comes before a first ticket, may write with maxmemory reached: Redis refuses

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -9,7 +10,6 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
-	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // TestTicketsPassAFullStore: a Redis that takes no writes still takes a process' first ticket, and hands it to a worker. Only then can
@@ -31,15 +31,14 @@ func TestTicketsPassAFullStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	for release := range int64(2) { // with scripts unknown, and known
-		ticket := shaper.Ticket{Tenant: "a", ID: "1", Release: release}
-		if err := d.Dispatch(ctx, []shaper.Ticket{ticket}); err != nil {
+		if err := d.Dispatch(ctx, []string{fmt.Sprint("a 1 ", release)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := rdb.ScriptFlush(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Dispatch(ctx, []shaper.Ticket{{Tenant: "a", ID: "1", Release: 2}}); err != nil {
+	if err := d.Dispatch(ctx, []string{"a 1 2"}); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan string, 3)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -19,29 +20,29 @@ import (
 var errTimeout = errors.New("job timed out")
 
 // outcome turns what a handler returned, and why its context ended, into what the gate is told.
-func outcome(ctx context.Context, grant *shaper.Grant, err error) shaper.Finish {
+func outcome(ctx context.Context, grant *queue.Grant, err error) queue.Finish {
 	var throttled *ThrottledError
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil, errors.Is(err, asynq.RevokeTask):
-		return shaper.Finish{Ending: shaper.EndOK, Text: string(ResultFrom(ctx))}
+		return queue.Finish{Ending: queue.EndOK, Text: string(ResultFrom(ctx))}
 	case errors.Is(cause, shaper.ErrStopping):
-		return shaper.Finish{Ending: shaper.EndBack}
+		return queue.Finish{Ending: queue.EndBack}
 	case errors.As(err, &throttled):
-		f := shaper.Finish{Ending: shaper.EndThrottled, Delay: min(throttled.After, MaxThrottle), Text: clean(err.Error())}
+		f := queue.Finish{Ending: queue.EndThrottled, Delay: min(throttled.After, MaxThrottle), Text: clean(err.Error())}
 		if throttled.Downstream {
-			f.Ending = shaper.EndThrottledAll
+			f.Ending = queue.EndThrottledAll
 		}
 		if f.Delay < time.Millisecond {
 			f.Delay = defaultThrottle
 		}
 		return f
 	case errors.Is(err, asynq.SkipRetry):
-		return shaper.Finish{Ending: shaper.EndDead, Text: clean(err.Error())}
+		return queue.Finish{Ending: queue.EndDead, Text: clean(err.Error())}
 	case errors.Is(cause, errTimeout):
 		err = fmt.Errorf("timed out after %v: %w", grant.Timeout, err)
 	}
-	return shaper.Finish{Ending: shaper.EndError, Delay: backoff(grant.Backoff, grant.Charged, rand.Float64()), Text: clean(err.Error())}
+	return queue.Finish{Ending: queue.EndError, Delay: backoff(grant.Backoff, grant.Charged, rand.Float64()), Text: clean(err.Error())}
 }
 
 // backoff returns how long a job waits after its n-th charged attempt, n from 1: between Min and min(Max, Min·2ⁿ⁻¹),

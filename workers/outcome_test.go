@@ -12,40 +12,41 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 func TestOutcome(t *testing.T) {
-	grant := &shaper.Grant{Timeout: time.Minute, Charged: 1, Backoff: shaper.Backoff{Min: time.Second, Max: time.Minute}}
+	grant := &queue.Grant{Timeout: time.Minute, Charged: 1, Backoff: shaper.Backoff{Min: time.Second, Max: time.Minute}}
 	failed := errors.New("failed")
 	for _, tc := range []struct {
 		name  string
 		cause error // why the handler's context has ended
 		err   error // what it returned
-		want  shaper.Finish
+		want  queue.Finish
 	}{
-		{"success", nil, nil, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
-		{"success after the end of its time", errTimeout, nil, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
-		{"success while stopping", shaper.ErrStopping, nil, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
-		{"asynq's way to be left alone", nil, asynq.RevokeTask, shaper.Finish{Ending: shaper.EndOK, Text: "result"}},
-		{"failure", nil, failed, shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "failed"}},
+		{"success", nil, nil, queue.Finish{Ending: queue.EndOK, Text: "result"}},
+		{"success after the end of its time", errTimeout, nil, queue.Finish{Ending: queue.EndOK, Text: "result"}},
+		{"success while stopping", shaper.ErrStopping, nil, queue.Finish{Ending: queue.EndOK, Text: "result"}},
+		{"asynq's way to be left alone", nil, asynq.RevokeTask, queue.Finish{Ending: queue.EndOK, Text: "result"}},
+		{"failure", nil, failed, queue.Finish{Ending: queue.EndError, Delay: time.Second, Text: "failed"}},
 		{"failure after the end of its time", errTimeout, failed,
-			shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "timed out after 1m0s: failed"}},
-		{"failure while stopping", shaper.ErrStopping, failed, shaper.Finish{Ending: shaper.EndBack}},
+			queue.Finish{Ending: queue.EndError, Delay: time.Second, Text: "timed out after 1m0s: failed"}},
+		{"failure while stopping", shaper.ErrStopping, failed, queue.Finish{Ending: queue.EndBack}},
 		{"no use in trying again", nil, fmt.Errorf("bad input: %w", asynq.SkipRetry),
-			shaper.Finish{Ending: shaper.EndDead, Text: "bad input: " + asynq.SkipRetry.Error()}},
+			queue.Finish{Ending: queue.EndDead, Text: "bad input: " + asynq.SkipRetry.Error()}},
 		{"throttled", nil, fmt.Errorf("call: %w", Throttled(time.Minute, failed)),
-			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Minute, Text: "call: throttled for 1m0s: failed"}},
+			queue.Finish{Ending: queue.EndThrottled, Delay: time.Minute, Text: "call: throttled for 1m0s: failed"}},
 		{"throttled for no time", nil, Throttled(0, nil),
-			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Second, Text: "throttled for 0s"}},
+			queue.Finish{Ending: queue.EndThrottled, Delay: time.Second, Text: "throttled for 0s"}},
 		{"throttled for years", nil, Throttled(math.MaxInt64, nil),
-			shaper.Finish{Ending: shaper.EndThrottled, Delay: 24 * time.Hour, Text: "throttled for 2562047h47m16.854775807s"}},
+			queue.Finish{Ending: queue.EndThrottled, Delay: 24 * time.Hour, Text: "throttled for 2562047h47m16.854775807s"}},
 		{"throttled for less than none", nil, Throttled(-time.Hour, nil),
-			shaper.Finish{Ending: shaper.EndThrottled, Delay: time.Second, Text: "throttled for -1h0m0s"}},
+			queue.Finish{Ending: queue.EndThrottled, Delay: time.Second, Text: "throttled for -1h0m0s"}},
 		{"the downstream throttled", nil, &ThrottledError{After: time.Minute, Downstream: true},
-			shaper.Finish{Ending: shaper.EndThrottledAll, Delay: time.Minute, Text: "throttled for 1m0s"}},
+			queue.Finish{Ending: queue.EndThrottledAll, Delay: time.Minute, Text: "throttled for 1m0s"}},
 		{"bytes that are no text", nil, errors.New("\xff\xfe\x1b[31m no\ttext\n"),
-			shaper.Finish{Ending: shaper.EndError, Delay: time.Second, Text: "\uFFFD[31m no\ttext\n"}},
+			queue.Finish{Ending: queue.EndError, Delay: time.Second, Text: "\uFFFD[31m no\ttext\n"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, end := context.WithCancelCause(WithJob(context.Background(), Info{ID: "j-1", Tenant: "acme"}))

@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -51,7 +52,7 @@ func TestPauseOvertakesAnAnswer(t *testing.T) {
 	now := time.Now()
 	m.note("a", now)
 	recalled := func(tenant string, asked time.Time) bool {
-		s := &start{grant: &shaper.Grant{Ticket: shaper.Ticket{Tenant: tenant}}, asked: asked}
+		s := &start{grant: &queue.Grant{Ticket: queue.Ticket{Tenant: tenant}}, asked: asked}
 		s.wait, s.recall = context.WithCancel(t.Context())
 		defer s.recall()
 		m.check(s)

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -15,6 +16,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -53,9 +55,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Concurrency == 0 {
-		c.Concurrency = 10
-	}
+	c.Concurrency = cmp.Or(c.Concurrency, 10)
 	if c.Concurrency < 0 || c.Concurrency > 100_000 {
 		return c, &shaper.FieldError{Field: "concurrency", Value: fmt.Sprint(c.Concurrency), Want: "1 to 100000"}
 	}
@@ -65,38 +65,31 @@ func (c Config) withDefaults() (Config, error) {
 	if c.KillGrace < 0 {
 		return c, &shaper.FieldError{Field: "kill_grace", Value: c.KillGrace.String(), Want: "more than 0, or 0 for the default"}
 	}
-	for _, d := range []struct {
-		v   *time.Duration
-		def time.Duration
-	}{{&c.Grace, 30 * time.Second}, {&c.KillGrace, 5 * time.Second}, {&c.ChainFor, 10 * time.Second}} {
-		if *d.v == 0 {
-			*d.v = d.def
-		}
-	}
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
+	c.KillGrace = cmp.Or(c.KillGrace, 5*time.Second)
+	c.ChainFor = cmp.Or(c.ChainFor, 10*time.Second)
 	if c.ErrorHandler != nil && usable.Nil(c.ErrorHandler) {
 		return c, &shaper.FieldError{Field: "ErrorHandler", Value: "a nil pointer or function", Want: "a handler of errors, or none"}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, nil
 }
 
 // Pool runs the jobs of one downstream in this process, at most Concurrency at a time. Any number of pools may
 // serve a downstream, in any number of processes.
 type Pool struct {
-	downstream string
-	id         string // names the pool in tokens: letters, digits and '-'
-	rdb        redis.UniversalClient
-	gate       *shaper.Gate
-	handler    asynq.Handler
-	cfg        Config
-	log        *slog.Logger
-	bell       *doorbell
-	clock      redisClock
-	tooLate    seldom        // jobs that went back since their slots were missed
-	throttles  throttles     // of tenants, so that the log tells of them once
-	places     chan struct{} // holds one for each ticket that is being served
+	q         queue.Queue
+	id        string // names the pool in tokens: letters, digits and '-'
+	admin     *shaper.Admin
+	gate      *queue.Gate
+	handler   asynq.Handler
+	cfg       Config
+	log       *slog.Logger
+	bell      *doorbell
+	clock     redisClock
+	tooLate   seldom        // jobs that went back since their slots were missed
+	throttles throttles     // of tenants, so that the log tells of them once
+	places    chan struct{} // holds one for each ticket that is being served
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
 	// waits for Redis after that.
@@ -109,7 +102,7 @@ type Pool struct {
 	unhook   func() bool // of the end of Start's context
 	server   *asynq.Server
 	tasks    *taskMaker
-	listener *shaper.Listener
+	listener *queue.Listener
 	beats    *beater
 
 	mu       sync.Mutex        // guards what follows
@@ -124,9 +117,9 @@ type Pool struct {
 // before this one, GetMaxRetry how many there are after the first, GetQueueName its tenant. The task's ResultWriter does what
 // SetResult does, but refuses more than MaxResult bytes. docs/migrating-from-asynq.md has the rest. rdb stays its owner's to close.
 func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cfg Config) (*Pool, error) {
-	gate, err := shaper.NewGate(rdb, downstream)
+	admin, err := shaper.NewAdmin(rdb, downstream)
 	if err != nil {
-		return nil, err
+		return nil, err // such a queue cannot be opened either
 	}
 	if usable.Nil(handler) {
 		return nil, &shaper.FieldError{Field: "handler", Value: "nil", Want: "an asynq.Handler"}
@@ -134,7 +127,8 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
-	p := &Pool{downstream: downstream, id: poolID(), rdb: rdb, gate: gate, handler: handler, cfg: cfg,
+	q := queue.Open(rdb, downstream)
+	p := &Pool{q: q, id: poolID(), admin: admin, gate: queue.NewGate(q), handler: handler, cfg: cfg,
 		bell: newDoorbell(), places: make(chan struct{}, cfg.Concurrency), running: map[string]*start{}}
 	p.log = cfg.Logger.With("downstream", downstream, "pool", p.id)
 	p.hold, p.endHold = context.WithCancel(context.Background())
@@ -176,10 +170,7 @@ func (p *Pool) Start(ctx context.Context) error {
 		}
 	}()
 	p.tasks = tasks
-	beats, err := newBeater(p)
-	if err != nil {
-		return err
-	}
+	beats := newBeater(p)
 	if err := beats.follow(ctx); err != nil {
 		return fmt.Errorf("start pool: %w", err)
 	}
@@ -187,13 +178,11 @@ func (p *Pool) Start(ctx context.Context) error {
 	if err := p.beats.once(ctx, p.cfg.Concurrency); err != nil { // the pool is known before it takes the first ticket
 		return fmt.Errorf("start pool: %w", err)
 	}
-	if p.listener, err = shaper.NewListener(p.rdb, p.downstream, p.hear); err != nil {
-		return err
-	}
-	queue := asynqQueue(p.downstream)
-	p.server = asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(p.rdb), queue, p.bell), asynq.Config{
+	p.listener = queue.NewListener(p.q, p.hear)
+	carrier := asynqQueue(p.q.Downstream)
+	p.server = asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(p.q.RDB), carrier, p.bell), asynq.Config{
 		Concurrency:       p.cfg.Concurrency,
-		Queues:            map[string]int{queue: 1},
+		Queues:            map[string]int{carrier: 1},
 		TaskCheckInterval: pollBusy,
 		ShutdownTimeout:   time.Second, // Stop has waited for everything before
 		RetryDelayFunc:    func(int, error, *asynq.Task) time.Duration { return time.Second },
@@ -211,7 +200,7 @@ func (p *Pool) Start(ctx context.Context) error {
 }
 
 // hear acts on a signal of the downstream.
-func (p *Pool) hear(s shaper.Signal) {
+func (p *Pool) hear(s queue.Signal) {
 	switch s.Kind {
 	case 't':
 		time.AfterFunc(settling, p.bell.ring)
@@ -283,12 +272,10 @@ func (p *Pool) waitIdle(d time.Duration) bool {
 		p.idle.Wait()
 		close(done)
 	}()
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
+	case <-time.After(d):
 		return false
 	}
 }
@@ -307,19 +294,19 @@ func (p *Pool) handBack() {
 	defer cancel()
 	for _, g := range p.own() {
 		p.log.Error("handler ignores its context, its job is handed back", "tenant", g.Tenant, "job", g.ID)
-		if _, err := p.gate.Finish(ctx, g.Grant, shaper.Finish{Ending: shaper.EndBack}); err != nil {
+		if _, err := p.gate.Finish(ctx, g.Grant, queue.Finish{Ending: queue.EndBack}); err != nil {
 			p.log.Error("job could not be handed back; its lease will end", "job", g.ID, "err", err)
 		}
 	}
 }
 
 // own returns what the pool runs.
-func (p *Pool) own() []shaper.Held {
+func (p *Pool) own() []queue.Held {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := make([]shaper.Held, 0, len(p.running))
+	out := make([]queue.Held, 0, len(p.running))
 	for _, r := range p.running {
-		out = append(out, shaper.Held{Grant: r.grant, Begun: r.begun.Load()})
+		out = append(out, queue.Held{Grant: r.grant, Begun: r.begun.Load()})
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -200,10 +201,10 @@ func TestPlacesAreKept(t *testing.T) {
 	t.Cleanup(b.pool.tasks.close)
 	var served sync.WaitGroup
 	var tickets atomic.Int64
-	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(_ context.Context, released []shaper.Ticket) error {
+	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(_ context.Context, released []string) error {
 		for _, ticket := range released {
 			tickets.Add(1)
-			served.Go(func() { _ = b.pool.ticket(context.Background(), asynq.NewTask(ticketType, []byte(ticket.String()))) })
+			served.Go(func() { _ = b.pool.ticket(context.Background(), asynq.NewTask(ticketType, []byte(ticket))) })
 		}
 		return nil
 	}), shaper.SchedulerConfig{})
@@ -228,7 +229,7 @@ func TestPlacesAreKept(t *testing.T) {
 // reported, says nothing about the job.
 func TestBeatDoesNotEndWhatChangesHands(t *testing.T) {
 	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
-	s := b.pool.granted(&shaper.Grant{Token: "p.1"}, time.Now(), nil)
+	s := b.pool.granted(&queue.Grant{Token: "p.1"}, time.Now(), nil)
 	s.changing = true
 	b.pool.lost(s.grant)
 	if s.ctx.Err() != nil {

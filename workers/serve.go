@@ -13,12 +13,13 @@ import (
 	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/precise"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // start is one start of a job, from the grant of its slot until its end is taken down.
 type start struct {
-	grant *shaper.Grant
+	grant *queue.Grant
 	asked time.Time // before the call that granted the slot
 	at    time.Time // when the slot has surely come, see redisClock
 	end   context.CancelCauseFunc
@@ -34,7 +35,7 @@ type start struct {
 
 // ticket is asynq's handler. It returns nil whatever comes of the job: asynq must never retry one.
 func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
-	t, err := shaper.ParseTicket(string(task.Payload()))
+	t, err := queue.ParseTicket(string(task.Payload()))
 	if err != nil {
 		p.log.Error("ticket cannot be read", "err", err)
 		return nil
@@ -61,7 +62,7 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 }
 
 // chain runs the job of a ticket, and then, for a while, the jobs that it is given on finishing one.
-func (p *Pool) chain(t shaper.Ticket) {
+func (p *Pool) chain(t queue.Ticket) {
 	until := time.Now().Add(p.cfg.ChainFor)
 	s := p.enter(t)
 	for s != nil {
@@ -70,7 +71,7 @@ func (p *Pool) chain(t shaper.Ticket) {
 }
 
 // giveBack returns a ticket's job to its bucket; if that fails, the ticket's time ends by itself.
-func (p *Pool) giveBack(t shaper.Ticket) {
+func (p *Pool) giveBack(t queue.Ticket) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := p.gate.GiveBack(ctx, t); err != nil {
@@ -80,8 +81,8 @@ func (p *Pool) giveBack(t shaper.Ticket) {
 
 // enter asks for a slot. It asks again, under the same token, while the answer is an error: the slot may be granted, and
 // only the answer tells.
-func (p *Pool) enter(t shaper.Ticket) *start {
-	token := shaper.NewToken(p.id)
+func (p *Pool) enter(t queue.Ticket) *start {
+	token := queue.NewToken(p.id)
 	var s *start
 	p.insist(p.hold, "ask for a slot", func(ctx context.Context) error {
 		asked := time.Now()
@@ -100,7 +101,7 @@ func (p *Pool) enter(t shaper.Ticket) *start {
 }
 
 // granted enters a start into the books of the pool, so that its lease is kept up. err tells that its job cannot be read.
-func (p *Pool) granted(g *shaper.Grant, asked time.Time, err error) *start {
+func (p *Pool) granted(g *queue.Grant, asked time.Time, err error) *start {
 	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Wait, asked, time.Now())}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.wait, s.recall = context.WithCancel(p.hold)
@@ -110,7 +111,7 @@ func (p *Pool) granted(g *shaper.Grant, asked time.Time, err error) *start {
 	p.mu.Unlock()
 	if err != nil {
 		p.log.Error("job cannot be read", "tenant", g.Tenant, "job", g.ID, "err", err)
-		return p.finish(s, shaper.Finish{Ending: shaper.EndDead, Text: clean(err.Error()), Began: shaper.NeverBegan})
+		return p.finish(s, queue.Finish{Ending: queue.EndDead, Text: clean(err.Error()), Began: queue.NeverBegan})
 	}
 	return s
 }
@@ -134,7 +135,7 @@ func (p *Pool) ended(token string, cause error) {
 }
 
 // lost ends a start whose lease ended.
-func (p *Pool) lost(g *shaper.Grant) {
+func (p *Pool) lost(g *queue.Grant) {
 	p.mu.Lock()
 	s := p.running[g.Token]
 	lost := s != nil && !s.changing // else it ended, or got another slot, between the beat and its answer
@@ -153,10 +154,10 @@ func (p *Pool) run(s *start, more bool) *start {
 		return nil
 	}
 	g := s.grant
-	if more && f.Ending != shaper.EndBack && p.hold.Err() == nil {
-		f.Next = shaper.NewToken(p.id)
+	if more && f.Ending != queue.EndBack && p.hold.Err() == nil {
+		f.Next = queue.NewToken(p.id)
 	}
-	if f.Ending == shaper.EndError || f.Ending == shaper.EndUncharged || f.Ending == shaper.EndDead {
+	if f.Ending == queue.EndError || f.Ending == queue.EndUncharged || f.Ending == queue.EndDead {
 		p.log.Info("attempt failed", "tenant", g.Tenant, "job", g.ID, "attempt", g.Attempt, "err", f.Text)
 	}
 	return p.finish(s, f)
@@ -168,7 +169,7 @@ const maxMissed = 5
 
 // inSlot runs the handler in the slot of s, or in another one if that was missed. False: there was no start, and the job is off
 // the books.
-func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
+func (p *Pool) inSlot(s *start) (f queue.Finish, started bool) {
 	for missed := 0; ; missed++ {
 		f, late, how := p.handle(s)
 		switch how {
@@ -176,7 +177,7 @@ func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 			p.cfg.Metrics.started(late)
 			return f, true
 		case calledOff:
-			p.finish(s, shaper.Finish{Ending: shaper.EndBack, Began: shaper.NeverBegan})
+			p.finish(s, queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan})
 			return f, false
 		}
 		p.cfg.Metrics.missedSlot()
@@ -186,7 +187,7 @@ func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 				p.log.Warn("tolerance too small for this Redis: job goes back",
 					"missed", missed+1, "late", late, "tolerance", s.grant.Tolerance, "jobs", jobs)
 			}
-			p.finish(s, shaper.Finish{Ending: shaper.EndBack, Began: shaper.NeverBegan})
+			p.finish(s, queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan})
 			return f, false
 		}
 		if !p.again(s) {
@@ -197,8 +198,8 @@ func (p *Pool) inSlot(s *start) (f shaper.Finish, started bool) {
 
 // again gets another slot for s.
 func (p *Pool) again(s *start) bool {
-	token := shaper.NewToken(p.id)
-	var grant *shaper.Grant
+	token := queue.NewToken(p.id)
+	var grant *queue.Grant
 	var asked time.Time
 	p.mu.Lock()
 	s.changing = true
@@ -248,11 +249,11 @@ const (
 // The wait is anchored on both ends of the calls that grant slots. It ends when the slot has surely come, by the reply to this call or
 // to one that was answered faster (redisClock); and no later than request + wait + τ, since Redis' clock stood at the instant of the
 // grant no earlier than the request was sent. Whoever missed that asks for another slot.
-func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUse) {
+func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse) {
 	g, at := s.grant, s.at
 	ctx, cancel := context.WithDeadlineCause(s.ctx, at.Add(g.Timeout), errTimeout)
 	defer cancel()
-	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.downstream, Type: g.Type,
+	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.q.Downstream, Type: g.Type,
 		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
 	base, fault := p.cfg.base()
 	ctx, stop := endsWith(ctx, base)
@@ -296,7 +297,7 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 		return f, late, calledOff
 	}
 	if how == hasStarted {
-		f.Began = shaper.BeganAfter(late - at.Sub(slot)) // the slot came at `at`, or a little earlier: closer than by this call alone
+		f.Began = queue.BeganAfter(late - at.Sub(slot)) // the slot came at `at`, or a little earlier: closer than by this call alone
 		p.cfg.Metrics.handled(time.Since(slot.Add(late)))
 	}
 	return f, late, how
@@ -305,7 +306,7 @@ func (p *Pool) handle(s *start) (f shaper.Finish, late time.Duration, how slotUs
 var errHandler = errors.New("fault in the handler")
 
 // finish reports how a start ended until Redis takes it down, and returns the next start, if it was given one.
-func (p *Pool) finish(s *start, f shaper.Finish) *start {
+func (p *Pool) finish(s *start, f queue.Finish) *start {
 	defer p.forget(s)
 	p.mu.Lock()
 	s.changing = true

@@ -144,7 +144,7 @@ func TestStoppedSchedulerDispatchesWhatItReleased(t *testing.T) {
 	_, err := b.pool.gate.Beat(t.Context(), "elsewhere", 10, time.Minute, nil) // places to release for
 	b.must(err)
 	dispatching, dispatched := make(chan struct{}), make(chan error, 1)
-	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(ctx context.Context, _ []shaper.Ticket) error {
+	s, err := shaper.NewScheduler(b.rdb, "d", dispatcherFunc(func(ctx context.Context, _ []string) error {
 		close(dispatching)
 		time.Sleep(50 * time.Millisecond) // Stop has begun by then
 		dispatched <- ctx.Err()
@@ -160,9 +160,9 @@ func TestStoppedSchedulerDispatchesWhatItReleased(t *testing.T) {
 	}
 }
 
-type dispatcherFunc func(context.Context, []shaper.Ticket) error
+type dispatcherFunc func(context.Context, []string) error
 
-func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []shaper.Ticket) error {
+func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []string) error {
 	return f(ctx, tickets)
 }
 

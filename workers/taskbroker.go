@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // taskBroker is what the asynq server of a taskMaker takes for Redis. It hands out the messages
@@ -86,7 +86,7 @@ const (
 const noTimeout = uint64(100 * 365 * 24 * time.Hour / time.Second)
 
 // messageOf encodes a job as asynq does a task (protocol buffers).
-func messageOf(g *shaper.Grant) string {
+func messageOf(g *queue.Grant) string {
 	b := make([]byte, 0, 256)
 	b = appendBytes(b, fieldType, strings.ToValidUTF8(g.Type, "\uFFFD")) // asynq would not read it
 	b = appendBytes(b, fieldID, g.ID)

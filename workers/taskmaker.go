@@ -12,7 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // What asynq.GetTaskID and its kin read from a context, and a task's ResultWriter, only asynq's
@@ -97,7 +97,7 @@ var errTaskMakerClosed = errors.New("the pool has stopped")
 // also has what asynq knows of the job, and the values of `values`; what is written to the task's
 // ResultWriter goes to SetResult. It returns when f has, also by Goexit; f must not panic. An error
 // means that f was not called.
-func (m *taskMaker) run(ctx, values context.Context, g *shaper.Grant, f func(context.Context, *asynq.Task)) error {
+func (m *taskMaker) run(ctx, values context.Context, g *queue.Grant, f func(context.Context, *asynq.Task)) error {
 	j := &making{message: messageOf(g), key: "asynq:{" + g.Tenant + "}:t:" + g.ID, ctx: ctx, run: f, done: make(chan struct{})}
 	// It has not ended, whatever ctx has, when asynq begins: else asynq would not. Nobody has to
 	// end it, since it has no parent.
@@ -221,7 +221,7 @@ var errNothingRuns = errors.New("asynq's server runs nothing")
 // probe has asynq make a task, and looks at each part of it, so that a version of asynq that works
 // differently is found out before it runs a job.
 func (m *taskMaker) probe(ctx context.Context, panics <-chan error) error {
-	g := &shaper.Grant{Type: "shaper:probe", Payload: []byte("payload"), Headers: map[string]string{"name": "value"}, Charged: 3, MaxAttempts: 8}
+	g := &queue.Grant{Type: "shaper:probe", Payload: []byte("payload"), Headers: map[string]string{"name": "value"}, Charged: 3, MaxAttempts: 8}
 	g.Tenant, g.ID = "tenant", "id"
 	ctx = WithJob(ctx, Info{})
 	var wrong []string
@@ -259,7 +259,7 @@ func (m *taskMaker) probe(ctx context.Context, panics <-chan error) error {
 type probeKey struct{}
 
 // wrong names what is not as it should be.
-func (m *taskMaker) wrong(ctx context.Context, g *shaper.Grant, task *asynq.Task) (wrong []string) {
+func (m *taskMaker) wrong(ctx context.Context, g *queue.Grant, task *asynq.Task) (wrong []string) {
 	check := func(what string, good bool) {
 		if !good {
 			wrong = append(wrong, what)

@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
-	"github.com/jobshaper/jobshaper/shaper"
 )
 
 func testMaker(t testing.TB, places int) *taskMaker {
@@ -29,8 +29,8 @@ func testMaker(t testing.TB, places int) *taskMaker {
 	return m
 }
 
-func grantOf(tenant, id string) *shaper.Grant {
-	g := &shaper.Grant{Type: "work", Payload: []byte(id), Charged: 1, MaxAttempts: 5}
+func grantOf(tenant, id string) *queue.Grant {
+	g := &queue.Grant{Type: "work", Payload: []byte(id), Charged: 1, MaxAttempts: 5}
 	g.Tenant, g.ID = tenant, id
 	return g
 }

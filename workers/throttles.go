@@ -3,6 +3,7 @@ package workers
 import (
 	"sync"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -33,9 +34,9 @@ func (m *throttles) note(tenant string, row int) (over, begun bool) {
 }
 
 // tellThrottles logs when the downstream begins to let nothing of a tenant through, and when that is over.
-func (p *Pool) tellThrottles(tenant string, f shaper.Finish, end shaper.Finished) {
-	if end.InARow == 0 && (end.Became == "stale" || end.Became == "cancelled" || f.Began.Never ||
-		f.Ending == shaper.EndBack || f.Ending == shaper.EndThrottled || f.Ending == shaper.EndThrottledAll) {
+func (p *Pool) tellThrottles(tenant string, f queue.Finish, end queue.Finished) {
+	if end.InARow == 0 && (end.Became == "stale" || end.Became == "cancelled" || f.Began == queue.NeverBegan ||
+		f.Ending == queue.EndBack || f.Ending == queue.EndThrottled || f.Ending == queue.EndThrottledAll) {
 		return // it says nothing about the downstream, or is a repeated answer
 	}
 	over, begun := p.throttles.note(tenant, end.InARow)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -65,10 +66,7 @@ func TestWaitAsksSeldom(t *testing.T) {
 	}
 
 	// Room is made while it waits; now it is told to ask each interval, since there is a pool, which nothing reaches.
-	gate, err := shaper.NewGate(rdb, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := queue.NewGate(queue.Open(rdb, "default"))
 	if _, err := gate.Beat(t.Context(), "idle", 1, time.Hour, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -30,10 +31,7 @@ func serve(t *testing.T, change func(*Config)) (url string, admin *shaper.Admin)
 	if admin, err = shaper.NewAdmin(rdb, "d"); err != nil {
 		t.Fatal(err)
 	}
-	gate, err := shaper.NewGate(rdb, "d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := queue.NewGate(queue.Open(rdb, "d"))
 	if _, err := gate.Beat(t.Context(), "p", 1, time.Hour, nil); err != nil { // jobs that wait have workers to wait for
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -166,14 +167,15 @@ func TestCountersOfManyIdleTenants(t *testing.T) {
 	must(t, err)
 	client, err := shaper.NewClient(rdb, "d", shaper.ClientConfig{})
 	must(t, err)
-	gate, err := shaper.NewGate(rdb, "d")
-	must(t, err)
+	gate := queue.NewGate(queue.Open(rdb, "d"))
 	must(t, admin.SetDownstream(ctx, shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(1_000_000)}}))
 	s := newScrapes(t, admin)
 	s.look()
-	jobs := make(chan shaper.Ticket, 10_000)
-	tickets := dispatch(func(l []shaper.Ticket) {
-		for _, k := range l {
+	jobs := make(chan queue.Ticket, 10_000)
+	tickets := dispatch(func(l []string) {
+		for _, text := range l {
+			k, err := queue.ParseTicket(text)
+			must(t, err)
 			jobs <- k
 		}
 	})
@@ -193,15 +195,15 @@ func TestCountersOfManyIdleTenants(t *testing.T) {
 			must(t, o.Err)
 		}
 		for done := 0; done < to-from; {
-			var k shaper.Ticket
+			var k queue.Ticket
 			select {
 			case k = <-jobs:
 			case <-time.After(30 * time.Second):
 				t.Fatalf("%d of %d jobs were started within 30s", done, to-from)
 			}
-			if g, _, err := gate.Enter(ctx, k, shaper.NewToken("p")); err != nil || g != nil {
+			if g, _, err := gate.Enter(ctx, k, queue.NewToken("p")); err != nil || g != nil {
 				must(t, err)
-				_, err = gate.Finish(ctx, g, shaper.Finish{Ending: shaper.EndOK, Began: shaper.BeganAfter(0)})
+				_, err = gate.Finish(ctx, g, queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)})
 				must(t, err)
 				done++
 			}
@@ -244,9 +246,9 @@ func TestCountersOfManyIdleTenants(t *testing.T) {
 	agree("after a restart of the daemon", 1520)
 }
 
-type dispatch func([]shaper.Ticket)
+type dispatch func([]string)
 
-func (d dispatch) Dispatch(_ context.Context, l []shaper.Ticket) error { d(l); return nil }
+func (d dispatch) Dispatch(_ context.Context, l []string) error { d(l); return nil }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -43,7 +43,7 @@ func TestUsersFileTwin(t *testing.T) {
 		}
 	}
 	scripts := map[string]string{} // file → source
-	for _, glob := range []string{"../../*/lua/*.lua", "../../*/lua/lib/*.lua"} {
+	for _, glob := range []string{"../../*/lua/*.lua", "../*/lua/*.lua", "../*/lua/lib/*.lua"} {
 		files, err := filepath.Glob(glob)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: no scripts, %v", glob, err)

@@ -190,7 +190,7 @@ func (b *book) end(e shaper.LogEntry, became string) {
 	granted := b.granted[s.at]
 	at := granted.At + e.Took.Nanoseconds()
 	u.last, u.dead = time.Unix(0, max(at, b.now.UnixNano())), became == "dead"
-	if e.Began.Never && !s.ended {
+	if e.Never && !s.ended {
 		b.jobs[s.job].Kind, u.back = neverBegan, became == "back"
 		s.ended = true
 		b.unstarted++
@@ -203,12 +203,12 @@ func (b *book) end(e shaper.LogEntry, became string) {
 	}
 	s.ended = true
 	switch {
-	case !e.Began.Known:
+	case !e.Began:
 		b.untold++
 	default:
-		b.starts = append(b.starts, begun(granted, e.Began.Late))
+		b.starts = append(b.starts, begun(granted, e.Late))
 		if s.shared >= 0 {
-			b.together = append(b.together, begun(b.shared[s.shared], e.Began.Late))
+			b.together = append(b.together, begun(b.shared[s.shared], e.Late))
 		}
 	}
 }

@@ -29,7 +29,7 @@ func granted(job string, attempt int, ms float64) shaper.LogEntry {
 func ended(job string, attempt int, became string, late float64) shaper.LogEntry {
 	tenant, id, _ := strings.Cut(job, "/")
 	return shaper.LogEntry{Kind: shaper.LogEnded, Tenant: tenant, ID: id, Attempt: attempt, Became: became,
-		Began: shaper.BeganAfter(time.Duration(late * float64(time.Millisecond))), Took: 30 * time.Millisecond}
+		Began: true, Late: time.Duration(late * float64(time.Millisecond)), Took: 30 * time.Millisecond}
 }
 
 func with(e shaper.LogEntry, change func(*shaper.LogEntry)) shaper.LogEntry { change(&e); return e }
@@ -41,7 +41,7 @@ func TestLogs(t *testing.T) {
 	rated := func(n int64) func(*shaper.LogEntry) {
 		return func(e *shaper.LogEntry) { e.Rate = buckets.PerSecond(n) }
 	}
-	never := func(e *shaper.LogEntry) { e.Began = shaper.NeverBegan }
+	never := func(e *shaper.LogEntry) { e.Began, e.Never = false, true }
 	common := func(e *shaper.LogEntry) { e.Common = buckets.PerSecond(5) }
 	for _, tc := range []struct {
 		name  string
@@ -94,7 +94,7 @@ func TestLogs(t *testing.T) {
 			with(granted("a/2", 1, 100), func(e *shaper.LogEntry) { e.Granted = at(0) }), granted("a/3", 1, 200)}, nil, []string{"clock stepped back (1 time)"}},
 		{"a trimmed log", []shaper.LogEntry{ended("a/0", 1, "done", 0), granted("a/1", 1, 0)}, nil, []string{"what was before", "1 start began whose end"}},
 		{"off meanwhile, noise, and all that happens", []shaper.LogEntry{opened, granted("a/1", 1, 0), opened, {Kind: shaper.LogNoise}, {Kind: shaper.LogRestart},
-			{Kind: shaper.LogPaused, Tenant: "a"}, with(ended("a/1", 1, "back", 0), func(e *shaper.LogEntry) { e.Began = shaper.NeverBegan })},
+			{Kind: shaper.LogPaused, Tenant: "a"}, with(ended("a/1", 1, "back", 0), func(e *shaper.LogEntry) { e.Began, e.Never = false, true })},
 			nil, []string{"while the log was off, 1 time", "1 entry of the log that cannot be read", "1 restart of Redis", "1 pause by hand", "1 slot that nothing began in"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

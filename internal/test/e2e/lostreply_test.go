@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/test/faultproxy"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -39,19 +40,18 @@ func (r *rig) sprung(what string, trap *faultproxy.Trap) {
 
 // spoilt are the calls whose answers get lost: how a request is told from others, by our scripts' hashes and asynq's keys.
 func spoilt(downstream string) map[string]func([]byte) bool {
-	queue := "shaper-" + downstream // of tickets
+	tickets := "shaper-" + downstream // their asynq queue
 	out := map[string]func([]byte) bool{
 		"ticket": func(request []byte) bool {
-			return bytes.Contains(request, []byte("asynq:{"+queue+"}:t:")) &&
-				bytes.Contains(request, []byte("asynq:{"+queue+"}:pending")) &&
-				!bytes.Contains(request, []byte("asynq:{"+queue+"}:paused"))
+			return bytes.Contains(request, []byte("asynq:{"+tickets+"}:t:")) &&
+				bytes.Contains(request, []byte("asynq:{"+tickets+"}:pending")) &&
+				!bytes.Contains(request, []byte("asynq:{"+tickets+"}:paused"))
 		},
-		"dequeue": faultproxy.Containing("asynq:{" + queue + "}:paused"),
-		"done":    faultproxy.Containing("asynq:{" + queue + "}:processed\r"),
+		"dequeue": faultproxy.Containing("asynq:{" + tickets + "}:paused"),
+		"done":    faultproxy.Containing("asynq:{" + tickets + "}:processed\r"),
 	}
-	hashes := shaper.ScriptHashes()
-	for name, hash := range hashes {
-		out[name] = faultproxy.Containing(hash)
+	for name, script := range queue.Scripts {
+		out[name] = faultproxy.Containing(script.Hash())
 	}
 	out["pipeline"] = out["enqueue"]
 	return out

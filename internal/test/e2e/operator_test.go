@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -18,7 +19,7 @@ type operator struct {
 	rdb    redis.UniversalClient
 	client *shaper.Client
 	admin  *shaper.Admin
-	gate   *shaper.Gate
+	gate   *queue.Gate
 	rec    *history.Recorder
 
 	downstream string
@@ -30,11 +31,11 @@ func newOperator(r role, opts redisurl.Config) (o *operator, err error) {
 	if o.rdb, err = redisurl.Open(unhurried(r.Redis), opts); err != nil {
 		return nil, err
 	}
-	var errs [4]error
+	var errs [3]error
 	o.client, errs[0] = shaper.NewClient(o.rdb, r.Downstream, shaper.ClientConfig{})
 	o.admin, errs[1] = shaper.NewAdmin(o.rdb, r.Downstream)
-	o.gate, errs[2] = shaper.NewGate(o.rdb, r.Downstream)
-	o.rec, errs[3] = history.Open(r.History)
+	o.gate = queue.NewGate(queue.Open(o.rdb, r.Downstream))
+	o.rec, errs[2] = history.Open(r.History)
 	return o, errors.Join(errs[:]...)
 }
 
@@ -182,7 +183,7 @@ var operations = map[string]operation{
 	"compare": mending("k"),
 	"mend":    mending("m"),
 	"giveback": {func(ctx context.Context, o *operator, n int) error {
-		return o.gate.GiveBack(ctx, shaper.Ticket{Tenant: "a", ID: jobOf("a", n).ID, Release: 1})
+		return o.gate.GiveBack(ctx, queue.Ticket{Tenant: "a", ID: jobOf("a", n).ID, Release: 1})
 	}, nil},
 }
 

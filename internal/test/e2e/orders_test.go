@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/history"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -96,7 +97,7 @@ func TestManyDeadAtOnce(t *testing.T) {
 	}
 	r.starts(jobs + 10)
 	forger := newForger(r)
-	ticket := []byte(shaper.Ticket{Tenant: "a", ID: r.history()[0].ID, Release: 1}.String())
+	ticket := []byte(queue.Ticket{Tenant: "a", ID: r.history()[0].ID, Release: 1}.String())
 	for range jobs {
 		forger.put(ticket, asynq.ProcessIn(time.Hour))
 	}

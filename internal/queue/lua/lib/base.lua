@@ -3,7 +3,7 @@
 -- Every script has the same two first arguments:
 --   KEYS[1]  prefix of one downstream, "shaper:{D}:". It carries the hash tag, so all keys of a downstream
 --            share a slot and a script may build the others from it. Twin: keys.go.
---   KEYS[2]  not read: see queue.keys
+--   KEYS[2]  not read: see Queue.Keys
 --   ARGV[1]  the instant in µs since the epoch that a test pretends, or "0" for Redis' own clock
 --
 -- Lua's numbers are doubles: µs since the epoch fit, but `..` and tostring cut them to 14 digits. int() does not.

@@ -1,4 +1,4 @@
-package shaper
+package queue
 
 import (
 	"io/fs"
@@ -16,21 +16,21 @@ import (
 // Redis such a name is an error only on the day on which that line runs.
 func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 	known := []string{"redis", "KEYS", "ARGV", "string", "table", "math", "tonumber", "tostring", "ipairs", "pairs", "type", "unpack", "pcall", "error"}
-	pieces, err := fs.Glob(luaFiles, "lua/lib/*.lua")
+	pieces, err := fs.Glob(files, "lua/lib/*.lua")
 	if err != nil || len(pieces) == 0 {
 		t.Fatalf("no pieces, %v", err)
 	}
 	alone := fstest.MapFS{}
 	for _, path := range pieces {
-		src, err := fs.ReadFile(luaFiles, path)
+		src, err := fs.ReadFile(files, path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone[path] = &fstest.MapFile{Data: src}
 	}
-	check := func(files fs.FS, name string) {
+	check := func(from fs.FS, name string) {
 		t.Helper()
-		text, err := lua.Assemble(files, name, luaGiven, nil)
+		text, err := lua.Assemble(from, name, given, nil)
 		if err != nil {
 			t.Error(err)
 			return
@@ -42,11 +42,11 @@ func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	for _, s := range luaScripts {
-		check(luaFiles, s.name)
-		text, err := lua.Assemble(luaFiles, s.name, luaGiven, func(file string, src []byte) []byte { used[file] = true; return src })
+	for name := range Scripts {
+		check(files, name)
+		text, err := lua.Assemble(files, name, given, func(file string, src []byte) []byte { used[file] = true; return src })
 		if err != nil || strings.Count(text, "local P = KEYS[1]") != 1 {
-			t.Errorf("%s: %v; want base in it once", s.name, err)
+			t.Errorf("%s: %v; want base in it once", name, err)
 		}
 	}
 	for _, path := range pieces {
@@ -57,9 +57,9 @@ func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 			t.Errorf("no script includes %s", path)
 		}
 	}
-	entries, err := fs.Glob(luaFiles, "lua/*.lua")
-	if err != nil || len(entries) != len(luaScripts) {
-		t.Errorf("%d files, and %d scripts (%v)", len(entries), len(luaScripts), err)
+	entries, err := fs.Glob(files, "lua/*.lua")
+	if err != nil || len(entries) != len(Scripts) {
+		t.Errorf("%d files, and %d scripts (%v)", len(entries), len(Scripts), err)
 	}
 }
 

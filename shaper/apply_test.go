@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
@@ -101,9 +102,9 @@ func TestApply(t *testing.T) {
 	// A tenant that was removed by hand does not come into being by leaving.
 	apply(66, "gone")
 	w.must(w.admin.Remove(ctx, "gone"))
-	w.must(w.rdb.Del(ctx, w.q.tenantKey("gone")).Err())
+	w.must(w.rdb.Del(ctx, w.q.TenantKey("gone")).Err())
 	apply(77)
-	if n := w.rdb.Exists(ctx, w.q.tenantKey("gone")).Val(); n != 0 {
+	if n := w.rdb.Exists(ctx, w.q.TenantKey("gone")).Val(); n != 0 {
 		t.Error("a tenant was made by leaving the configuration")
 	}
 
@@ -141,7 +142,7 @@ func TestApplyInParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	names := func(letter string) (l []string) {
-		for i := range 3 * batch / 2 {
+		for i := range 3 * queue.Batch / 2 {
 			l = append(l, fmt.Sprint(letter, i))
 		}
 		return l
@@ -225,7 +226,7 @@ func TestConfigsDoNotMix(t *testing.T) {
 	const kinds, each = 3, 2
 	contents := make([][]string, kinds)
 	for n := range contents {
-		for i := range 4 * batch {
+		for i := range 4 * queue.Batch {
 			if i%3 != n {
 				contents[n] = append(contents[n], fmt.Sprint("t", i))
 			}
@@ -293,7 +294,7 @@ func TestLookAtConfig(t *testing.T) {
 	look("one", ConfigState{Holds: applied.Digest, Others: []string{"two"}})
 	w.pass(11 * second)
 	look("one", ConfigState{Holds: applied.Digest})
-	_, err = w.q.run(t.Context(), configScript, "begin", "begin", "three", 0)
+	_, err = w.q.Run(t.Context(), queue.ConfigScript, "begin", "begin", "three", 0)
 	w.must(err)
 	look("one", ConfigState{Holds: "three", Partly: true})
 	w.must(w.rdb.FlushDB(t.Context()).Err())

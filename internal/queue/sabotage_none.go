@@ -1,6 +1,6 @@
 //go:build !sabotage
 
-package shaper
+package queue
 
 // sabotaged is where tests of the tests break a script, see sabotage.go. Here it breaks nothing.
 func sabotaged(_ string, src []byte) []byte { return src }

@@ -1,30 +1,38 @@
-package shaper
+package queue
 
 import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 )
 
-// A body is what is kept of a job while it has not ended, written once:
+// Body is what is kept of a job while it has not ended, written once:
 //
 //	since max_wait attempts keep timeout digest\ntype\nheaders\npayload
 //
 // since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are ms, and 0 where the
 // tenant's policy decides; headers are a JSON object, or nothing. The scripts read its first line, see lua/lib/job.lua.
+type Body struct {
+	Since       time.Time // when the job was accepted or became due; Encode leaves it out
+	MaxWait     time.Duration
+	MaxAttempts int
+	Retention   time.Duration
+	Timeout     time.Duration
+	Type        string
+	Headers     map[string]string
+	Payload     []byte
+}
 
-// encode returns a Spec's body without since, and its digest. The digest tells a job that is offered again from another one
-// under the same id, and a call that is repeated from either. An id that was made up for this call says both by itself.
-func (s *Spec) encode(named bool) (body, digest string, err error) {
+// Encode returns the body without Since, and its digest. The digest tells a job that is offered again from another one under
+// the same id, and a call that is repeated from either; one that is not named has an id that was made up for this call, which
+// says both by itself.
+func (s *Body) Encode(named bool) (body, digest string, err error) {
 	headers := ""
 	if len(s.Headers) > 0 {
 		b, err := json.Marshal(s.Headers)
@@ -54,52 +62,33 @@ func (s *Spec) encode(named bool) (body, digest string, err error) {
 	return string(append(b, s.Payload...)), digest, nil
 }
 
-// envelope is a decoded body.
-type envelope struct {
-	since    time.Time
-	attempts int
-	timeout  time.Duration
-	typ      string
-	headers  map[string]string
-	payload  []byte
-}
-
-func decodeBody(body string) (envelope, error) {
+// ReadBody reads what Redis keeps of a job.
+func ReadBody(body string) (Body, error) {
 	parts := bytes.SplitN([]byte(body), []byte("\n"), 4)
 	if len(parts) != 4 {
-		return envelope{}, fmt.Errorf("decode job body: %d parts, want 4", len(parts))
+		return Body{}, fmt.Errorf("decode job body: %d parts, want 4", len(parts))
 	}
 	f := strings.Fields(string(parts[0]))
 	if len(f) != 6 {
-		return envelope{}, fmt.Errorf("decode job body: %d numbers, want 6", len(f))
+		return Body{}, fmt.Errorf("decode job body: %d numbers, want 6", len(f))
 	}
 	n := make([]int64, 5)
 	for i := range n {
 		v, err := strconv.ParseInt(f[i], 10, 64)
 		if err != nil {
-			return envelope{}, fmt.Errorf("decode job body: %w", err)
+			return Body{}, fmt.Errorf("decode job body: %w", err)
 		}
 		n[i] = v
 	}
-	e := envelope{since: instant(n[0]), attempts: int(n[2]), timeout: time.Duration(n[4]) * time.Millisecond,
-		typ: string(parts[1]), payload: parts[3]}
+	b := Body{Since: Instant(n[0]), MaxWait: time.Duration(n[1]) * time.Millisecond, MaxAttempts: int(n[2]),
+		Retention: time.Duration(n[3]) * time.Millisecond, Timeout: time.Duration(n[4]) * time.Millisecond,
+		Type: string(parts[1]), Payload: parts[3]}
 	if len(parts[2]) > 0 {
-		if err := json.Unmarshal(parts[2], &e.headers); err != nil {
-			return envelope{}, fmt.Errorf("decode job headers: %w", err)
+		if err := json.Unmarshal(parts[2], &b.Headers); err != nil {
+			return Body{}, fmt.Errorf("decode job headers: %w", err)
 		}
 	}
-	return e, nil
-}
-
-var ids = base32.HexEncoding.WithPadding(base32.NoPadding)
-
-// NewID returns a fresh job id: a version 7 UUID in 26 lower-case letters and digits, so later ids sort after earlier ones.
-func NewID() string {
-	u, err := uuid.NewV7()
-	if err != nil {
-		panic(err) // the system has no randomness
-	}
-	return strings.ToLower(ids.EncodeToString(u[:]))
+	return b, nil
 }
 
 // nonce names one call, so that a repeated one is recognised.

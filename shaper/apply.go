@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // Applied tells what came of Admin.Apply.
@@ -28,13 +31,13 @@ type Applied struct {
 // content is applied.
 func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[string]Policy) (Applied, error) {
 	if err := p.Validate(); err != nil {
-		return Applied{}, fmt.Errorf("downstream %s: %w", a.q.downstream, err)
+		return Applied{}, fmt.Errorf("downstream %s: %w", a.q.Downstream, err)
 	}
 	items := []item{newItem("", downstreamFields(p))}
 	for _, name := range slices.Sorted(maps.Keys(tenants)) {
 		tp := tenants[name]
-		if err := firstErr(ValidName("tenant", name), tp.Validate()); err != nil {
-			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.downstream, clip(name, 80), err)
+		if err := cmp.Or(ValidName("tenant", name), tp.Validate()); err != nil {
+			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.Downstream, clip(name, 80), err)
 		}
 		items = append(items, newItem(name, policyFields(tp)))
 	}
@@ -78,8 +81,8 @@ func (c *applying) all(ctx context.Context, items []item) (over bool, err error)
 	if over || err != nil {
 		return over, err
 	}
-	for batch := range slices.Chunk(items, batch/2) {
-		if r, over, err = c.step(ctx, "set", slices.Concat(batch...)...); r == nil {
+	for part := range slices.Chunk(items, queue.Batch/2) {
+		if r, over, err = c.step(ctx, "set", slices.Concat(part...)...); r == nil {
 			return over, err
 		}
 	}
@@ -87,11 +90,11 @@ func (c *applying) all(ctx context.Context, items []item) (over bool, err error)
 		if r, over, err = c.step(ctx, "left"); r == nil {
 			return over, err
 		}
-		if !r.more() {
+		if !r.More() {
 			break
 		}
-		for r.more() {
-			c.applied.Left = append(c.applied.Left, r.str())
+		for r.More() {
+			c.applied.Left = append(c.applied.Left, r.Str())
 		}
 	}
 	_, over, err = c.step(ctx, "end")
@@ -99,13 +102,13 @@ func (c *applying) all(ctx context.Context, items []item) (over bool, err error)
 }
 
 // step makes one step. Its reply is nil if it was the last that could be made.
-func (c *applying) step(ctx context.Context, step string, args ...any) (r *reply, over bool, err error) {
-	v, err := c.a.q.run(ctx, configScript, "apply configuration", append([]any{step, c.digest, c.gen}, args...)...)
+func (c *applying) step(ctx context.Context, step string, args ...any) (r *queue.Reply, over bool, err error) {
+	v, err := c.a.q.Run(ctx, queue.ConfigScript, "apply configuration", append([]any{step, c.digest, c.gen}, args...)...)
 	if err != nil {
 		return nil, false, err
 	}
-	r = replyOf(v)
-	code, other, gen := r.int(), r.str(), r.int()
+	r = queue.ReplyOf(v)
+	code, other, gen := r.Int(), r.Str(), r.Int()
 	switch {
 	case code == 0:
 		if other == c.digest || other == "" { // or Redis has lost all
@@ -133,14 +136,14 @@ type ConfigState struct {
 // this digest that looked within the last while, at most a minute. It makes known that this process
 // has that one.
 func (a *Admin) LookAtConfig(ctx context.Context, digest string, within time.Duration) (ConfigState, error) {
-	v, err := a.q.run(ctx, configScript, "look at configuration", "look", digest, 0, micros(within))
+	v, err := a.q.Run(ctx, queue.ConfigScript, "look at configuration", "look", digest, 0, queue.Micros(within))
 	if err != nil {
 		return ConfigState{}, err
 	}
-	r := replyOf(v)
-	s := ConfigState{Holds: r.str(), Partly: r.int() == 1}
-	for r.more() {
-		s.Others = append(s.Others, r.str())
+	r := queue.ReplyOf(v)
+	s := ConfigState{Holds: r.Str(), Partly: r.Int() == 1}
+	for r.More() {
+		s.Others = append(s.Others, r.Str())
 	}
 	s.Partly = s.Partly && s.Holds != ""
 	return s, nil

@@ -1,7 +1,8 @@
-package shaper
+package queue
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -19,19 +20,10 @@ type Listener struct {
 
 // NewListener calls hear for each signal, from one goroutine; hear must not block. Signals that are sent while the
 // connection is away are lost; go-redis connects again by itself, and then hear gets a 'w' to look around.
-func NewListener(rdb redis.UniversalClient, downstream string, hear func(Signal)) (*Listener, error) {
-	q, err := newQueue(rdb, downstream)
-	if err != nil {
-		return nil, err
-	}
-	if hear == nil {
-		return nil, &FieldError{"hear", "nil", "a function"}
-	}
+func NewListener(q Queue, hear func(Signal)) *Listener {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Listener{sub: rdb.Subscribe(ctx, q.signalChannel()), cancel: cancel}
-	l.done.Add(1)
-	go func() {
-		defer l.done.Done()
+	l := &Listener{sub: q.RDB.Subscribe(ctx, q.SignalChannel()), cancel: cancel}
+	l.done.Go(func() {
 		for m := range l.sub.ChannelWithSubscriptions() {
 			switch m := m.(type) {
 			case *redis.Subscription:
@@ -42,8 +34,8 @@ func NewListener(rdb redis.UniversalClient, downstream string, hear func(Signal)
 				}
 			}
 		}
-	}()
-	return l, nil
+	})
+	return l
 }
 
 // Close ends the goroutine and waits for it.
@@ -51,4 +43,25 @@ func (l *Listener) Close() {
 	l.cancel()
 	_ = l.sub.Close() // its only error is that it is closed already
 	l.done.Wait()
+}
+
+// Signal is what a Listener hears.
+type Signal struct {
+	// 'w' something may leave earlier than thought, 't' tickets are on their way, 'c' a running job was cancelled, 'p' a tenant is
+	// paused: what holds a slot that has not come should go back; without a tenant the whole downstream is.
+	Kind       byte
+	Tenant, ID string
+}
+
+func parseSignal(s string) (Signal, bool) {
+	f := strings.Fields(s)
+	switch {
+	case len(f) == 1 && (f[0] == "w" || f[0] == "t" || f[0] == "p"):
+		return Signal{Kind: f[0][0]}, true
+	case len(f) == 2 && f[0] == "p":
+		return Signal{Kind: 'p', Tenant: f[1]}, true
+	case len(f) == 3 && f[0] == "c":
+		return Signal{Kind: 'c', Tenant: f[1], ID: f[2]}, true
+	}
+	return Signal{}, false
 }

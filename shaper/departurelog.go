@@ -10,32 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/setting"
 )
-
-// Began tells what came of a slot: when the handler began, or that it never did. The zero value: the worker does not know.
-type Began struct {
-	Known bool
-	Never bool          // the slot went by without a start
-	Late  time.Duration // from the slot to the handler's first instruction, as the worker's monotonic clock has it
-}
-
-// BeganAfter says that the handler began so long after its slot.
-func BeganAfter(late time.Duration) Began { return Began{Known: true, Late: late} }
-
-// NeverBegan says that the handler did not begin.
-var NeverBegan = Began{Known: true, Never: true}
-
-// field is how lua/finish.lua takes it.
-func (b Began) field() string {
-	switch {
-	case !b.Known:
-		return "?"
-	case b.Never:
-		return "-"
-	}
-	return micros(b.Late)
-}
 
 // LogKind says what an entry of the departure log tells.
 type LogKind byte
@@ -68,8 +45,10 @@ type LogEntry struct {
 	Missed    time.Time // the slot of this start that it was granted instead of
 
 	// Of LogEnded.
-	Became string // done, retry, dead, cancelled, back or throttled
-	Began  Began
+	Became string        // done, retry, dead, cancelled, back or throttled
+	Began  bool          // the handler did; neither this nor Never: its worker does not know
+	Never  bool          // the slot went by without a start
+	Late   time.Duration // from the slot to the handler's first instruction, as the worker's monotonic clock has it
 
 	Took  time.Duration // of LogEnded and LogLost: from the slot until then
 	Until time.Time     // of LogPaused; zero = without an end
@@ -82,10 +61,10 @@ type LogEntry struct {
 // written inside the scripts, so it costs no round trip, and what it says of a start is as durable as the start's own state.
 func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func(LogEntry) error) error {
 	const page = 1000
-	key := a.q.logKey()
-	last, err := a.q.rdb.XRevRangeN(ctx, key, "+", "-", 1).Result()
+	key := a.q.LogKey()
+	last, err := a.q.RDB.XRevRangeN(ctx, key, "+", "-", 1).Result()
 	if err != nil {
-		return a.q.failed(ctx, "read departure log", err)
+		return a.q.Failed(ctx, "read departure log", err)
 	}
 	if len(last) == 0 {
 		return a.seen(ctx)
@@ -99,9 +78,9 @@ func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func
 		from = strconv.FormatInt(max(0, now.Add(-since).UnixMilli()), 10)
 	}
 	for {
-		l, err := a.q.rdb.XRangeN(ctx, key, from, last[0].ID, page).Result()
+		l, err := a.q.RDB.XRangeN(ctx, key, from, last[0].ID, page).Result()
 		if err != nil {
-			return a.q.failed(ctx, "read departure log", err)
+			return a.q.Failed(ctx, "read departure log", err)
 		}
 		for _, m := range l {
 			if err := each(readEntry(m)); err != nil {
@@ -118,11 +97,11 @@ func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func
 
 // now is the clock of the Redis that keeps the downstream.
 func (a *Admin) now(ctx context.Context) (time.Time, error) {
-	v, err := a.q.run(ctx, statsScript, "read the clock")
+	v, err := a.q.Run(ctx, queue.StatsScript, "read the clock")
 	if err != nil {
 		return time.Time{}, err
 	}
-	return replyOf(v).instant(), nil
+	return queue.ReplyOf(v).Instant(), nil
 }
 
 // splitID reads the id of a stream's entry, "ms-n".
@@ -131,7 +110,7 @@ func splitID(id string) (ms, n int64) {
 	return atoi(a), atoi(b)
 }
 
-// readEntry reads what lua/lib/log.lua wrote.
+// readEntry reads what internal/queue/lua/lib/log.lua wrote.
 func readEntry(m redis.XMessage) LogEntry {
 	ms, _ := splitID(m.ID)
 	text, _ := m.Values["e"].(string)
@@ -171,26 +150,22 @@ func (e *LogEntry) read(w []string) (ok bool) {
 	}
 	switch e.Kind {
 	case LogGranted:
-		e.Slot = instant(number(w[4]))
+		e.Slot = queue.Instant(number(w[4]))
 		e.Granted = e.Slot.Add(-us(w[5]))
-		e.Rate, e.Tolerance, e.Missed = rate(w[6]), us(w[8]), instant(number(w[9]))
+		e.Rate, e.Tolerance, e.Missed = rate(w[6]), us(w[8]), queue.Instant(number(w[9]))
 		if w[7] != "-" {
 			e.Common = rate(w[7])
 		}
 	case LogEnded:
 		e.Became, e.Took = w[4], us(w[6])
-		switch w[5] {
-		case "?":
-		case "-":
-			e.Began = NeverBegan
-		default:
-			e.Began = BeganAfter(us(w[5]))
+		if e.Never = w[5] == "-"; !e.Never && w[5] != "?" {
+			e.Began, e.Late = true, us(w[5])
 		}
 	case LogLost:
 		e.Took = us(w[4])
 	case LogPaused:
-		if until := number(w[2]); until < forever {
-			e.Until = instant(until)
+		if until := number(w[2]); until < queue.Forever {
+			e.Until = queue.Instant(until)
 		}
 	}
 	return ok

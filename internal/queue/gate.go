@@ -1,13 +1,12 @@
-package shaper
+package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
@@ -26,36 +25,25 @@ func (t Ticket) String() string { return fmt.Sprintf("%s %s %d", t.Tenant, t.ID,
 // ParseTicket reads what String wrote.
 func ParseTicket(s string) (Ticket, error) {
 	f := strings.Split(s, " ")
-	if len(f) != 3 {
-		return Ticket{}, &FieldError{"ticket", clip(s, 80), "tenant, id and release number"}
+	if len(f) == 3 && IsName(f[0]) && IsName(f[1]) {
+		if n, err := strconv.ParseInt(f[2], 10, 64); err == nil {
+			return Ticket{Tenant: f[0], ID: f[1], Release: n}, nil
+		}
 	}
-	n, err := strconv.ParseInt(f[2], 10, 64)
-	if err != nil {
-		return Ticket{}, &FieldError{"ticket", clip(s, 80), "a release number at its end"}
-	}
-	t := Ticket{Tenant: f[0], ID: f[1], Release: n}
-	return t, firstErr(ValidName("tenant", t.Tenant), ValidName("id", t.ID))
+	return Ticket{}, fmt.Errorf("ticket %.80q: want tenant, id and release number", s)
 }
 
-// Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their leases, and takes
-// down how their jobs ended. Package workers stands on it. All its calls may be repeated. It is safe for concurrent use.
+// Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their leases, and records
+// how their jobs ended. Package workers stands on it. All its calls may be repeated. It is safe for concurrent use.
 type Gate struct {
-	q       queue
+	q       Queue
 	reports *coalesce.Group[[]any, reported]
 }
 
-// NewGate returns the Gate of a downstream. It does not talk to Redis.
-func NewGate(rdb redis.UniversalClient, downstream string) (*Gate, error) {
-	q, err := newQueue(rdb, downstream)
-	if err != nil {
-		return nil, err
-	}
-	return newGate(q), nil
-}
-
-func newGate(q queue) *Gate {
+// NewGate returns the Gate of a downstream.
+func NewGate(q Queue) *Gate {
 	g := &Gate{q: q}
-	g.reports = coalesce.New(batch, g.report)
+	g.reports = coalesce.New(Batch, g.report)
 	return g
 }
 
@@ -73,7 +61,7 @@ type Grant struct {
 	Tolerance time.Duration // a start later than slot + Tolerance needs another slot
 	Lease     time.Duration
 	Timeout   time.Duration
-	Backoff   Backoff
+	Backoff   struct{ Min, Max time.Duration }
 
 	MaxAttempts int // after so many charged starts that failed the job is dead
 
@@ -103,45 +91,46 @@ func (g *Gate) Again(ctx context.Context, missed *Grant, token string) (*Grant, 
 }
 
 func (g *Gate) ask(ctx context.Context, t Ticket, old, token string) (*Grant, string, error) {
-	v, err := g.q.run(ctx, gateScript, "ask for a slot", t.Tenant, t.ID, t.Release, old, token)
+	v, err := g.q.Run(ctx, GateScript, "ask for a slot", t.Tenant, t.ID, t.Release, old, token)
 	if err != nil {
 		return nil, "", err
 	}
-	r := replyOf(v)
-	switch answer := r.str(); answer {
+	r := ReplyOf(v)
+	switch answer := r.Str(); answer {
 	case "run":
-		grant, err := granted(r, token)
+		grant, err := ReadGrant(r, token)
 		return grant, "", err
 	case "back":
-		return nil, r.str(), nil
+		return nil, r.Str(), nil
 	default:
 		return nil, answer, nil
 	}
 }
 
-// granted reads what granted() of lua/lib/slot.lua wrote, after its first word.
-func granted(r *reply, token string) (*Grant, error) {
+// ReadGrant reads what granted() of lua/lib/slot.lua wrote, after its first word.
+func ReadGrant(r *Reply, token string) (*Grant, error) {
 	g := &Grant{Token: token}
-	g.Tenant, g.ID = r.str(), r.str()
-	g.Wait, g.Slot = r.micros(), r.instant()
-	g.Attempt, g.Charged = int(r.int()), int(r.int())
-	g.Tolerance, g.Lease = r.micros(), r.micros()
-	g.Timeout = time.Duration(r.int()) * time.Millisecond
-	g.Backoff.Min = time.Duration(r.int()) * time.Millisecond
-	g.Backoff.Max = time.Duration(r.int()) * time.Millisecond
-	g.MaxAttempts = int(r.int())
-	e, err := decodeBody(r.str())
+	g.Tenant, g.ID = r.Str(), r.Str()
+	g.Wait, g.Slot = r.Micros(), r.Instant()
+	g.Attempt, g.Charged = int(r.Int()), int(r.Int())
+	g.Tolerance, g.Lease = r.Micros(), r.Micros()
+	g.Timeout = time.Duration(r.Int()) * time.Millisecond
+	g.Backoff.Min = time.Duration(r.Int()) * time.Millisecond
+	g.Backoff.Max = time.Duration(r.Int()) * time.Millisecond
+	g.MaxAttempts = int(r.Int())
+	b, err := ReadBody(r.Str())
 	if err != nil {
 		return g, fmt.Errorf("job %s of tenant %s: %w", g.ID, g.Tenant, err)
 	}
-	if e.timeout > 0 {
-		g.Timeout = e.timeout
-	}
-	if e.attempts > 0 {
-		g.MaxAttempts = e.attempts
-	}
-	g.Type, g.Payload, g.Headers, g.Since = e.typ, e.payload, e.headers, e.since
+	g.Timeout, g.MaxAttempts = cmp.Or(max(b.Timeout, 0), g.Timeout), cmp.Or(max(b.MaxAttempts, 0), g.MaxAttempts)
+	g.Type, g.Payload, g.Headers, g.Since = b.Type, b.Payload, b.Headers, b.Since
 	return g, nil
+}
+
+// GiveBack says that a ticket will not be used: the tenant's youngest job that is out returns to the front of its bucket.
+func (g *Gate) GiveBack(ctx context.Context, t Ticket) error {
+	_, err := g.q.Run(ctx, GivebackScript, "give ticket back", t.Tenant, t.ID, t.Release)
+	return err
 }
 
 // Ending says how a start ended.
@@ -166,6 +155,15 @@ type Finish struct {
 	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back
 }
 
+// Began tells what came of a slot, as lua/finish.lua takes it: when the handler began. Empty: the worker does not know.
+type Began string
+
+// NeverBegan says that the handler did not begin: the slot went by without a start.
+const NeverBegan Began = "-"
+
+// BeganAfter says that the handler began so long after its slot, as the worker's monotonic clock has it.
+func BeganAfter(late time.Duration) Began { return Began(Micros(late)) }
+
 // Finished is the answer to a report.
 type Finished struct {
 	Became string // "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns the job; then nothing was changed
@@ -176,29 +174,23 @@ type Finished struct {
 // Finish records how a start ended, if its token still owns the job, and grants the next job to a worker that
 // wants one and can have it. With an error there may be a Next all the same: one whose job cannot be read.
 func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
-	token := f.Next
-	if token == "" {
-		token = "-"
-	}
-	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token, f.Began.field()}
+	token := cmp.Or(f.Next, "-")
+	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), Micros(f.Delay), f.Text, token, string(cmp.Or(f.Began, "?"))}
 	answer, err := g.reports.Do(ctx, args)
-	if err == nil {
-		err = answer.err
-	}
-	if err != nil {
+	if err = cmp.Or(err, answer.err); err != nil {
 		return Finished{}, err
 	}
-	r := replyOf(answer.reply)
-	out := Finished{Became: r.str()}
+	r := ReplyOf(answer.reply)
+	out := Finished{Became: r.Str()}
 	if out.Became == "fault" {
-		return Finished{}, fmt.Errorf("finish job %s of tenant %s: its record cannot be read: %s", of.ID, of.Tenant, r.str())
+		return Finished{}, fmt.Errorf("finish job %s of tenant %s: its record cannot be read: %s", of.ID, of.Tenant, r.Str())
 	}
-	for r.more() {
-		switch r.str() {
+	for r.More() {
+		switch r.Str() {
 		case "throttled":
-			out.InARow = int(r.int())
+			out.InARow = int(r.Int())
 		case "run":
-			out.Next, err = granted(r, token)
+			out.Next, err = ReadGrant(r, token)
 			return out, err
 		}
 	}
@@ -217,19 +209,13 @@ func (g *Gate) report(ctx context.Context, reports [][]any) []reported {
 	for _, r := range reports {
 		args = append(args, r...)
 	}
-	v, err := g.q.run(ctx, finishScript, "finish jobs", args...)
-	r := replyOf(v)
+	v, err := g.q.Run(ctx, FinishScript, "finish jobs", args...)
+	r := ReplyOf(v)
 	out := make([]reported, len(reports))
 	for i := range out {
-		out[i] = reported{r.next(), err}
+		out[i] = reported{r.Next(), err}
 	}
 	return out
-}
-
-// GiveBack says that a ticket will not be used: the tenant's youngest job that is out returns to the front of its bucket.
-func (g *Gate) GiveBack(ctx context.Context, t Ticket) error {
-	_, err := g.q.run(ctx, givebackScript, "give ticket back", t.Tenant, t.ID, t.Release)
-	return err
 }
 
 // Standing is what Beat learns of a running job.
@@ -264,22 +250,18 @@ func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Durat
 	const unknown = Standing(-1)
 	out := make([]Standing, 0, len(own))
 	for first := true; first || len(own) > 0; first = false {
-		n := min(len(own), batch)
-		args := []any{pool, places, micros(ttl), again}
+		n := min(len(own), Batch)
+		args := []any{pool, places, Micros(ttl), again}
 		for _, o := range own[:n] {
-			begun := 0
-			if o.Begun {
-				begun = 1
-			}
-			args = append(args, o.Tenant, o.ID, o.Token, begun)
+			args = append(args, o.Tenant, o.ID, o.Token, Flag(o.Begun))
 		}
 		own = own[n:]
-		v, err := g.q.run(ctx, beatScript, "extend leases", args...)
+		v, err := g.q.Run(ctx, BeatScript, "extend leases", args...)
 		if err != nil {
 			return out, true, err
 		}
-		for r := replyOf(v); r.more(); {
-			s := Standing(r.int())
+		for r := ReplyOf(v); r.More(); {
+			s := Standing(r.Int())
 			if s == unknown {
 				return nil, false, nil
 			}
@@ -291,29 +273,8 @@ func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Durat
 
 // Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.
 func (g *Gate) Leave(ctx context.Context, pool string) error {
-	if err := g.q.rdb.HDel(ctx, g.q.poolsKey(), pool).Err(); err != nil {
-		return g.q.failed(ctx, "leave", err)
+	if err := g.q.RDB.HDel(ctx, g.q.PoolsKey(), pool).Err(); err != nil {
+		return g.q.Failed(ctx, "leave", err)
 	}
 	return nil
-}
-
-// Signal is what a Listener hears.
-type Signal struct {
-	// 'w' something may leave earlier than thought, 't' tickets are on their way, 'c' a running job was cancelled, 'p' a tenant is
-	// paused: what holds a slot that has not come should go back; without a tenant the whole downstream is.
-	Kind       byte
-	Tenant, ID string
-}
-
-func parseSignal(s string) (Signal, bool) {
-	f := strings.Fields(s)
-	switch {
-	case len(f) == 1 && (f[0] == "w" || f[0] == "t" || f[0] == "p"):
-		return Signal{Kind: f[0][0]}, true
-	case len(f) == 2 && f[0] == "p":
-		return Signal{Kind: 'p', Tenant: f[1]}, true
-	case len(f) == 3 && f[0] == "c":
-		return Signal{Kind: 'c', Tenant: f[1], ID: f[2]}, true
-	}
-	return Signal{}, false
 }

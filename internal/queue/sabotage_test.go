@@ -1,4 +1,4 @@
-package shaper
+package queue
 
 import (
 	"testing"

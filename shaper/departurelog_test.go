@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -35,7 +36,7 @@ func (w *world) departures() string {
 				fmt.Fprint(&b, " instead of ", ms(e.Missed))
 			}
 		case LogEnded:
-			fmt.Fprintf(&b, " %s %+v after %v", e.Became, e.Began, e.Took)
+			fmt.Fprintf(&b, " %s began %v never %v late %v after %v", e.Became, e.Began, e.Never, e.Late, e.Took)
 		case LogLost:
 			fmt.Fprintf(&b, " after %v", e.Took)
 		case LogPaused:
@@ -75,31 +76,31 @@ func TestDepartureLog(t *testing.T) {
 					w.offers("a", 1)
 					g := w.start()
 					w.pass(30 * milli)
-					f := Finish{Ending: EndOK, Began: BeganAfter(1500 * time.Microsecond)}
+					f := queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(1500 * time.Microsecond)}
 					w.finish(g, f)
 					w.finish(g, f)
 				}, `
 					g a a1 1 at 0.001 for 0.001, 10/s
-					f a a1 1 done {Known:true Never:false Late:1.5ms} after 30ms`},
+					f a a1 1 done began true never false late 1.5ms after 30ms`},
 				{"a failure, a throttle, a chain", func(w *world) {
 					w.offers("a", 2)
 					g := w.start()
 					w.pass(100 * milli)
-					f := Finish{Ending: EndError, Delay: time.Second, Next: NewToken("p")}
+					f := queue.Finish{Ending: queue.EndError, Delay: time.Second, Next: queue.NewToken("p")}
 					_, next := w.finish(g, f)
 					w.finish(g, f)
-					w.finish(next, Finish{Ending: EndThrottled, Delay: time.Second, Began: BeganAfter(0)})
+					w.finish(next, queue.Finish{Ending: queue.EndThrottled, Delay: time.Second, Began: queue.BeganAfter(0)})
 				}, `
 					g a a1 1 at 0.002 for 0.002, 10/s
 					g a a2 1 at 100.002 for 100.002, 10/s
-					f a a1 1 retry {Known:false Never:false Late:0s} after 100ms
-					f a a2 1 throttled {Known:true Never:false Late:0s} after 0s`},
+					f a a1 1 retry began false never false late 0s after 100ms
+					f a a2 1 throttled began true never false late 0s after 0s`},
 				{"a missed slot", func(w *world) {
 					w.setDownstream(DownstreamPolicy{Rate: rate(5, time.Second)})
 					w.offers("a", 1)
 					g := w.start()
 					w.pass(150 * milli)
-					token := NewToken("p")
+					token := queue.NewToken("p")
 					for range 2 {
 						_, _, err := w.gate.Again(w.t.Context(), g, token)
 						w.must(err)
@@ -113,7 +114,7 @@ func TestDepartureLog(t *testing.T) {
 					w.pass(50 * milli)
 					for range 2 {
 						w.must(w.admin.Pause(w.t.Context(), "a", time.Second))
-						_, _, err := w.gate.Again(w.t.Context(), g, NewToken("p"))
+						_, _, err := w.gate.Again(w.t.Context(), g, queue.NewToken("p"))
 						w.must(err)
 					}
 					for range 2 {
@@ -123,7 +124,7 @@ func TestDepartureLog(t *testing.T) {
 				}, `
 					g a a1 1 at 0.001 for 0.001, 10/s
 					p a until 1050.001
-					f a a1 1 back {Known:true Never:true Late:0s} after 50ms
+					f a a1 1 back began false never true late 0s after 50ms
 					r a
 					p`},
 				{"a lost lease", func(w *world) {
@@ -138,7 +139,7 @@ func TestDepartureLog(t *testing.T) {
 					g a a1 1 at 0.001 for 0.001, 10/s
 					x a a1 1 after 16s`},
 				{"another Redis", func(w *world) {
-					w.must(w.rdb.HSet(w.t.Context(), w.q.downstreamKey(), "rid", "other").Err())
+					w.must(w.rdb.HSet(w.t.Context(), w.q.DownstreamKey(), "rid", "other").Err())
 					w.release(0)
 					w.release(0)
 				}, `
@@ -150,11 +151,11 @@ func TestDepartureLog(t *testing.T) {
 					}
 					w.offers("b", 1)
 					w.start()
-					if ttl := w.rdb.PTTL(w.t.Context(), w.q.logKey()).Val(); ttl <= 0 {
+					if ttl := w.rdb.PTTL(w.t.Context(), w.q.LogKey()).Val(); ttl <= 0 {
 						w.t.Errorf("a log that is off stays for %v, want an end", ttl)
 					}
 					w.setDownstream(DownstreamPolicy{DepartureLog: 1000})
-					if ttl := w.rdb.PTTL(w.t.Context(), w.q.logKey()).Val(); ttl > 0 {
+					if ttl := w.rdb.PTTL(w.t.Context(), w.q.LogKey()).Val(); ttl > 0 {
 						w.t.Errorf("a log that is on ends in %v", ttl)
 					}
 				}, `
@@ -182,14 +183,14 @@ func TestDepartureLogOff(t *testing.T) {
 	w.pool("p", 4)
 	w.offers("a", 3)
 	w.runNext()
-	if n := w.rdb.Exists(t.Context(), w.q.logKey()).Val(); n != 0 {
+	if n := w.rdb.Exists(t.Context(), w.q.LogKey()).Val(); n != 0 {
 		t.Error("there is a log although it is off")
 	}
 	w.setDownstream(DownstreamPolicy{DepartureLog: 1})
-	w.must(w.rdb.Del(t.Context(), w.q.logKey()).Err())
-	w.must(w.rdb.Set(t.Context(), w.q.logKey(), "taken", 0).Err())
+	w.must(w.rdb.Del(t.Context(), w.q.LogKey()).Err())
+	w.must(w.rdb.Set(t.Context(), w.q.LogKey(), "taken", 0).Err())
 	w.runNext()
-	w.must(w.rdb.HSet(t.Context(), w.q.downstreamKey(), "log", "1e99").Err())
+	w.must(w.rdb.HSet(t.Context(), w.q.DownstreamKey(), "log", "1e99").Err())
 	w.runNext()
 }
 
@@ -203,14 +204,14 @@ func TestDepartureLogIsCapped(t *testing.T) {
 	w.pool("p", 1_000_000)
 	const jobs = 2500
 	offerN(w, jobs)
-	var last *Grant
+	var last *queue.Grant
 	for _, k := range tickets(w, jobs) {
-		last, _ = w.enter(k.(Ticket), "p")
+		last, _ = w.enter(k.(queue.Ticket), "p")
 	}
 	for _, e := range []string{"", "g a", "g a x 1 0 0 0/1 - 0 0", "f {a} x 1 done 0 0", "z", "f a x one done 0 0"} {
-		w.must(rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.q.logKey(), Values: []string{"e", e}}).Err())
+		w.must(rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.q.LogKey(), Values: []string{"e", e}}).Err())
 	}
-	w.must(rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.q.logKey(), Values: []string{"other", "x"}}).Err())
+	w.must(rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: w.q.LogKey(), Values: []string{"other", "x"}}).Err())
 	n, noise := 0, 0
 	var newest LogEntry
 	w.must(w.admin.DepartureLog(t.Context(), 0, func(e LogEntry) error {
@@ -229,8 +230,8 @@ func TestDepartureLogIsCapped(t *testing.T) {
 	if err := w.admin.DepartureLog(t.Context(), 0, func(LogEntry) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v, want the error of the caller", err)
 	}
-	w.q.clock = nil
-	real := &Admin{queue{rdb: rdb, downstream: w.q.downstream, prefix: w.q.prefix}}
+	w.q.Clock = nil
+	real := &Admin{queue.Open(rdb, w.q.Downstream)}
 	n = 0
 	w.must(real.DepartureLog(t.Context(), time.Hour, func(LogEntry) error { n++; return nil }))
 	if n < 1500 {

@@ -1,6 +1,6 @@
 //go:build sabotage
 
-package shaper
+package queue
 
 import "github.com/jobshaper/jobshaper/internal/test/sabotage"
 

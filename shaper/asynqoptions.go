@@ -1,7 +1,7 @@
 package shaper
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"reflect"
 	"time"
@@ -29,19 +29,6 @@ var insteadOf = map[asynq.OptionType]string{
 	asynq.GroupOpt:    "a job that stands for the group: jobs are not put together",
 }
 
-// Enqueue offers an asynq task as a job of a tenant, see Offer. Of asynq's options it takes MaxRetry, Timeout,
-// ProcessAt, ProcessIn, TaskID and Retention, and MaxWait of this package. The others are an error: Queue, Group,
-// Unique and Deadline have no meaning here, a repeated TaskID is found out without Unique.
-//
-// Options given to asynq.NewTask cannot be read from outside asynq; a task that has some is an error: give them here.
-func (c *Client) Enqueue(ctx context.Context, tenant string, task *asynq.Task, opts ...asynq.Option) (Result, error) {
-	s, err := specOf(tenant, task, opts)
-	if err != nil {
-		return Result{}, err
-	}
-	return c.Offer(ctx, s)
-}
-
 func specOf(tenant string, task *asynq.Task, opts []asynq.Option) (Spec, error) {
 	if task == nil {
 		return Spec{}, &FieldError{"task", "nil", "a task"}
@@ -51,45 +38,40 @@ func specOf(tenant string, task *asynq.Task, opts []asynq.Option) (Spec, error) 
 	}
 	s := Spec{Tenant: tenant, Type: task.Type(), Payload: task.Payload(), Headers: task.Headers()}
 	for _, o := range opts {
-		switch v := o.Value().(type) {
-		case int:
-			if o.Type() == asynq.MaxRetryOpt {
-				if s.MaxAttempts = v + 1; v < 0 {
-					return Spec{}, &FieldError{"MaxRetry", fmt.Sprint(v), "0 or more"}
-				}
-				continue
+		taken := false
+		switch o.Type() {
+		case asynq.MaxRetryOpt:
+			retries := 0
+			if taken = take(o, &retries); retries < 0 {
+				return Spec{}, &FieldError{"MaxRetry", fmt.Sprint(retries), "0 or more"}
 			}
-		case string:
-			if o.Type() == asynq.TaskIDOpt {
-				s.ID = v
-				continue
-			}
-		case time.Duration:
-			switch o.Type() {
-			case asynq.TimeoutOpt:
-				s.Timeout = v
-				continue
-			case asynq.ProcessInOpt:
-				s.Delay = v
-				continue
-			case asynq.RetentionOpt:
-				s.Retention = v
-				continue
-			case maxWaitOpt:
-				s.MaxWait = v
-				continue
-			}
-		case time.Time:
-			if o.Type() == asynq.ProcessAtOpt {
-				s.At = v
-				continue
-			}
+			s.MaxAttempts = retries + 1
+		case asynq.TaskIDOpt:
+			taken = take(o, &s.ID)
+		case asynq.TimeoutOpt:
+			taken = take(o, &s.Timeout)
+		case asynq.ProcessInOpt:
+			taken = take(o, &s.Delay)
+		case asynq.ProcessAtOpt:
+			taken = take(o, &s.At)
+		case asynq.RetentionOpt:
+			taken = take(o, &s.Retention)
+		case maxWaitOpt:
+			taken = take(o, &s.MaxWait)
 		}
-		want, known := insteadOf[o.Type()]
-		if !known {
-			want = "MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID, Retention or MaxWait"
+		if !taken {
+			want := cmp.Or(insteadOf[o.Type()], "MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID, Retention or MaxWait")
+			return Spec{}, &FieldError{"option", o.String(), want}
 		}
-		return Spec{}, &FieldError{"option", o.String(), want}
 	}
 	return s, nil
+}
+
+// take sets a field to the value of an option, if it is of its type.
+func take[T any](o asynq.Option, field *T) (ok bool) {
+	v, ok := o.Value().(T)
+	if ok {
+		*field = v
+	}
+	return ok
 }
