@@ -22,7 +22,7 @@ func TestCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if spread.combiner != nil {
+		if spread.takes != nil {
 			t.Errorf("%s: keys of different slots share a script", spec.Algorithm)
 		}
 		together, err := NewRedis(client, spec, RedisConfig{Tag: "downstream"})

@@ -15,7 +15,8 @@ import (
 )
 
 // Client offers jobs to the tenants of one downstream. It needs no scheduler or worker in its process.
-// It is safe for concurrent use, and owns no goroutine or connection: closing rdb is up to its owner.
+// It is safe for concurrent use, and owns no connection: closing rdb is up to its owner. A call that several share may outlive
+// those who left it, at most until rdb's own timeout.
 type Client struct {
 	q          queue
 	opts       ClientConfig
@@ -103,6 +104,8 @@ func (c *Client) check(s *Spec) (named bool, err error) {
 // Offer offers one job, in one round trip. With the policy on_full: block it waits for room until ctx ends, and
 // then returns the refusal. An error means that the input is invalid (ErrInvalid, nothing was changed) or that Redis
 // failed (ErrStore, it is unknown whether the job was accepted: offer it again under the same ID; *UnconfirmedError is one of them).
+//
+// Offers that are made at the same time share calls, and each caller's own ctx ends its own wait, with an ErrStore that wraps ctx's error.
 func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	args, err := c.offerArgs(&s)
 	if err != nil {

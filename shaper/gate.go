@@ -182,11 +182,11 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error
 	}
 	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), micros(f.Delay), f.Text, token, f.Began.field()}
 	answer, err := g.reports.Do(ctx, args)
-	if err == nil {
-		err = answer.err
-	}
-	if err != nil {
-		return Finished{}, err
+	switch {
+	case err != nil:
+		return Finished{}, storeErr("finish jobs", err)
+	case answer.err != nil:
+		return Finished{}, answer.err
 	}
 	r := replyOf(answer.reply)
 	out := Finished{Became: r.str()}
