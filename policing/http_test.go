@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/problem"
 )
 
 // stub gives one answer.
@@ -238,7 +239,7 @@ func FuzzFields(f *testing.F) {
 		if after := w.Header().Get("Retry-After"); after == "0" {
 			t.Error("Retry-After: 0")
 		}
-		var p problem
+		var p problem.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code {
 			t.Errorf("body %q: %v", w.Body, err)
 		}
