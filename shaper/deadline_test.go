@@ -62,8 +62,10 @@ func TestEachCallerLeavesAtItsOwnTime(t *testing.T) {
 			var hurried, patient sync.WaitGroup
 			for i := range callers {
 				if i == callers/2 { // the first calls are those of callers in a hurry, and on their way
-					for rdb.PoolStats().TotalConns == rdb.PoolStats().IdleConns {
-						runtime.Gosched()
+					for begun := time.Now(); rdb.PoolStats().TotalConns == rdb.PoolStats().IdleConns; runtime.Gosched() {
+						if time.Since(begun) > testenv.Patience {
+							t.Fatal("no call is on its way")
+						}
 					}
 				}
 				if i > callers/2 && i%4 == 0 {
