@@ -267,8 +267,8 @@ func FuzzParse(f *testing.F) {
 		if errors.As(err, &e) && (e.Line < 1 || e.Column < 1 || e.Line > 1+strings.Count(text, "\n")+strings.Count(text, "\r")) {
 			t.Errorf("the error is outside the text: %v", err)
 		}
-		for name, d := range fileOf(file) {
-			if err := errors.Join(shaper.ValidName("downstream", name), d.Policy.Validate()); err != nil {
+		for _, d := range fileOf(file) {
+			if err := errors.Join(shaper.ValidName("downstream", d.Name), d.Policy.Validate()); err != nil {
 				t.Errorf("accepted, but %v", err)
 			}
 			for name, p := range d.Tenants {
@@ -280,7 +280,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func fileOf(f *File) map[string]Downstream {
+func fileOf(f *File) []Downstream {
 	if f == nil {
 		return nil
 	}
