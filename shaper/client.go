@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/again"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
@@ -177,7 +178,7 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 	case "unknown":
 		r.Reason, r.RetryAfter = RefusedUnknown, -1
 	default:
-		return Result{}, false, storeErr("enqueue", fmt.Errorf("unexpected reply %q", clip(status, 40)))
+		return Result{}, false, storeErr("enqueue", fmt.Errorf("unexpected reply %q", clip.Value(status)))
 	}
 	return r, status == "block", nil
 }

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/clip"
 )
 
 // Applied tells what came of Admin.Apply.
@@ -34,7 +36,7 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	for _, name := range slices.Sorted(maps.Keys(tenants)) {
 		tp := tenants[name]
 		if err := firstErr(ValidName("tenant", name), tp.Validate()); err != nil {
-			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.downstream, clip(name, 80), err)
+			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.downstream, clip.Value(name), err)
 		}
 		items = append(items, newItem(name, policyFields(tp)))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
 
@@ -27,11 +28,11 @@ func (t Ticket) String() string { return fmt.Sprintf("%s %s %d", t.Tenant, t.ID,
 func ParseTicket(s string) (Ticket, error) {
 	f := strings.Split(s, " ")
 	if len(f) != 3 {
-		return Ticket{}, &FieldError{"ticket", clip(s, 80), "tenant, id and release number"}
+		return Ticket{}, &FieldError{"ticket", clip.Value(s), "tenant, id and release number"}
 	}
 	n, err := strconv.ParseInt(f[2], 10, 64)
 	if err != nil {
-		return Ticket{}, &FieldError{"ticket", clip(s, 80), "a release number at its end"}
+		return Ticket{}, &FieldError{"ticket", clip.Value(s), "a release number at its end"}
 	}
 	t := Ticket{Tenant: f[0], ID: f[1], Release: n}
 	return t, firstErr(ValidName("tenant", t.Tenant), ValidName("id", t.ID))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -75,7 +76,7 @@ func readHeaders(raw json.RawMessage, p *map[string]string) error {
 	err := strict.Object(raw, func(name string, value json.RawMessage) error {
 		text, err := strict.String(value)
 		if err != nil {
-			return wrongValue("headers."+strict.Clip(name), value, "a string", err)
+			return wrongValue("headers."+clip.Value(name), value, "a string", err)
 		}
 		headers[name] = text
 		return nil
