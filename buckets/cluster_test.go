@@ -23,7 +23,7 @@ func TestCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if spread.combiner != nil {
+		if spread.takes != nil {
 			t.Errorf("%s: keys of different slots share a script", params.Algorithm)
 		}
 		together, err := NewRedis(client, params, RedisConfig{Tag: "downstream"})

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
@@ -37,7 +38,7 @@ func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[strin
 	for _, name := range slices.Sorted(maps.Keys(tenants)) {
 		tp := tenants[name]
 		if err := cmp.Or(ValidName("tenant", name), tp.Validate()); err != nil {
-			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.Downstream, clip(name, 80), err)
+			return Applied{}, fmt.Errorf("downstream %s: tenant %s: %w", a.q.Downstream, clip.Value(name), err)
 		}
 		items = append(items, newItem(name, policyFields(tp)))
 	}

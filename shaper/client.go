@@ -16,7 +16,8 @@ import (
 )
 
 // Client offers jobs to the tenants of one downstream. It needs no scheduler or worker in its process.
-// It is safe for concurrent use, and owns no goroutine or connection: closing rdb is up to its owner.
+// It is safe for concurrent use, and owns no connection: closing rdb is up to its owner. A call that several share may outlive
+// those who left it, at most until rdb's own timeout.
 type Client struct {
 	q          queue.Queue
 	opts       ClientConfig

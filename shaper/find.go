@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
@@ -57,7 +58,7 @@ var states = map[string]State{"w": StateWaiting, "o": StateOut, "r": StateRunnin
 func (j *Job) readState(line string) error {
 	f := strings.SplitN(line, " ", 11)
 	if len(f) != 11 || states[f[0]] == "" {
-		return fmt.Errorf("job %s of tenant %s: state %q cannot be read", j.ID, j.Tenant, clip(line, 80))
+		return fmt.Errorf("job %s of tenant %s: state %q cannot be read", j.ID, j.Tenant, clip.Value(line))
 	}
 	attempt, forgiven := atoi(f[2]), atoi(f[3])
 	j.State, j.Attempt, j.Charged, j.Crashes = states[f[0]], int(attempt), int(attempt-forgiven), int(atoi(f[4]))
@@ -80,7 +81,7 @@ func (j *Job) readEnd(s string) error {
 	parts := strings.SplitN(s, "\n", 3)
 	f := strings.Fields(parts[0])
 	if len(parts) != 3 || len(f) != 10 {
-		return fmt.Errorf("job %s of tenant %s: end %q cannot be read", j.ID, j.Tenant, clip(s, 80))
+		return fmt.Errorf("job %s of tenant %s: end %q cannot be read", j.ID, j.Tenant, clip.Value(s))
 	}
 	attempt, forgiven := atoi(f[1]), atoi(f[2])
 	j.State, j.Attempt, j.Charged, j.Crashes = State(f[0]), int(attempt), int(attempt-forgiven), int(atoi(f[3]))

@@ -2,12 +2,12 @@ package shaper
 
 import (
 	"encoding/base32"
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
 
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
@@ -21,7 +21,7 @@ func ValidName(field, value string) error {
 	if queue.IsName(value) {
 		return nil
 	}
-	return &FieldError{Field: field, Value: clip(value, 80),
+	return &FieldError{Field: field, Value: clip.Value(value),
 		Want: "1 to 64 of letters, digits, '.', '_' and '-', the first a letter or digit"}
 }
 
@@ -45,23 +45,15 @@ func validType(value string) error {
 	if good {
 		return nil
 	}
-	return &FieldError{Field: "type", Value: clip(value, 80), Want: "1 to 128 printable ASCII characters without blanks"}
+	return &FieldError{Field: "type", Value: clip.Value(value), Want: "1 to 128 printable ASCII characters without blanks"}
 }
 
 // validHeaders checks a job's headers: they are kept as JSON, which has no other text than UTF-8.
 func validHeaders(headers map[string]string) error {
 	for name, value := range headers {
 		if !utf8.ValidString(name) || !utf8.ValidString(value) {
-			return &FieldError{Field: "headers", Value: clip(name, 80), Want: "a name and a value in UTF-8; other bytes can be sent in base64"}
+			return &FieldError{Field: "headers", Value: clip.Value(name), Want: "a name and a value in UTF-8; other bytes can be sent in base64"}
 		}
 	}
 	return nil
-}
-
-// clip shortens s for a message.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", s[:n], len(s))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/again"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
@@ -18,6 +19,9 @@ import (
 // Offer offers one job, in one round trip. With the policy on_full: block it waits for room until ctx ends, and
 // then returns the refusal. An error means that the input is invalid (ErrInvalid, nothing was changed) or that Redis
 // failed (ErrStore, it is unknown whether the job was accepted: offer it again under the same ID; *UnconfirmedError is one of them).
+//
+// Offers that are made at the same time share calls, and each caller's own ctx ends its own wait, with an ErrStore that wraps
+// ctx's error.
 func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	args, err := c.offerArgs(&s)
 	if err != nil {
@@ -162,7 +166,7 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 	case "unknown":
 		r.Reason, r.RetryAfter = RefusedUnknown, -1
 	default:
-		return Result{}, false, queue.StoreErr("enqueue", fmt.Errorf("unexpected reply %q", clip(status, 40)))
+		return Result{}, false, queue.StoreErr("enqueue", fmt.Errorf("unexpected reply %q", clip.Value(status)))
 	}
 	return r, status == "block", nil
 }

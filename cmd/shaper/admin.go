@@ -161,12 +161,3 @@ func tenantState(t shaper.TenantInfo) string {
 	}
 	return state
 }
-
-// clip shortens a text for a table, to its first line at most.
-func clip(s string, n int) string {
-	s, _, _ = strings.Cut(s, "\n")
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}

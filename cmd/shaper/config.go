@@ -31,12 +31,8 @@ func checkConfig(c *cli.Context) error {
 	if err != nil {
 		return &cliutil.Exit{Code: cliutil.ExitFailed, Err: err}
 	}
-	list, err := downstreams(file, false)
-	if err != nil {
-		return &cliutil.Exit{Code: cliutil.ExitFailed, Err: err}
-	}
-	for _, d := range list {
-		if t := file.Downstreams[d.Name].Target; !t.IsZero() {
+	for _, d := range file.Downstreams {
+		if t := d.Target; !t.IsZero() {
 			// The command may be one of the machine where the daemon runs: told, but no mistake of the file.
 			if _, err := newHandler(t); err != nil {
 				fmt.Fprintf(c.App.ErrWriter, "%s:%d: downstreams.%s.%v (on this machine)\n", file.Name, t.Line, d.Name, err)

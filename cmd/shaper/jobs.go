@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/api/wire"
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -105,7 +106,7 @@ func (d *desk) printJobs(list []shaper.Job) error {
 		if j.State == shaper.StateDead {
 			since = ago(j.EndedAt)
 		}
-		rows = append(rows, []string{j.ID, clip(j.Tenant, 16), clip(j.Type, 20), string(j.State), since, fmt.Sprint(j.Attempt), clip(j.Error, 40)})
+		rows = append(rows, []string{j.ID, clip.Cell(j.Tenant, 16), clip.Cell(j.Type, 20), string(j.State), since, fmt.Sprint(j.Attempt), clip.Cell(j.Error, 40)})
 	}
 	if d.json != nil {
 		return nil

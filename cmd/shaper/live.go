@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -113,7 +114,7 @@ func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, all float64, flo
 	slices.SortStableFunc(s.ByTenant, func(a, b shaper.TenantInfo) int { return b.Level() - a.Level() })
 	var rows [][]string
 	for _, t := range s.ByTenant {
-		rows = append(rows, []string{clip(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%.1f", flow[t.Name]),
+		rows = append(rows, []string{clip.Cell(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%.1f", flow[t.Name]),
 			fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth), short(t.Oldest), fmt.Sprint(t.Out + t.Running),
 			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), tenantState(t)})
 	}
@@ -158,7 +159,7 @@ func (p *pane) show(text string) {
 		lines = append(lines[:p.rows-2], fmt.Sprintf("… and %d lines more", hidden+1))
 	}
 	for i, line := range lines {
-		lines[i] = clip(line, p.columns)
+		lines[i] = clip.Cell(line, p.columns)
 	}
 	fmt.Fprint(p.out, "\x1b[H"+strings.Join(lines, "\x1b[K\n")+"\x1b[K\n\x1b[J")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hibiken/asynq"
 	"github.com/urfave/cli/v2"
@@ -19,7 +18,7 @@ import (
 
 // fromFlags adds the one downstream that flags describe.
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
-	d := app.Downstream{Name: c.String("downstream"), Config: jobshaper.Config{Concurrency: f.concurrency, Client: f.client}}
+	d := config.Downstream{Name: c.String("downstream"), Config: jobshaper.Config{Concurrency: f.concurrency, Client: f.client}}
 	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
 	d.Policy.DepartureLog = f.departures
 	var err error
@@ -29,27 +28,26 @@ func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 	if err := errors.Join(shaper.ValidName("downstream", d.Name), d.Policy.Validate(), d.Client.Validate()); err != nil {
 		return &cliutil.Exit{Code: cliutil.ExitUsage, Err: err}
 	}
-	var target config.Target
 	if line := c.String("exec"); line != "" {
 		argv, err := splitWords(line)
 		if err != nil {
 			return cliutil.Usagef("--exec %q: %w", line, err)
 		}
-		target.Exec = argv
+		d.Target.Exec = argv
 	}
-	target.HTTP = c.String("http")
+	d.Target.HTTP = c.String("http")
 	switch {
-	case target.HTTP != "" && len(target.Exec) > 0:
+	case d.Target.HTTP != "" && len(d.Target.Exec) > 0:
 		return cliutil.Usagef("--exec and --http: want only one of them")
 	case !cfg.Roles.Worker:
-	case target.IsZero():
+	case d.Target.IsZero():
 		return usageNoTarget()
 	default:
-		if d.Handler, err = newHandler(target); err != nil {
+		if d.Handler, err = newHandler(d.Target); err != nil {
 			return &cliutil.Exit{Code: cliutil.ExitUsage, Err: err}
 		}
 	}
-	cfg.Downstreams = []app.Downstream{d}
+	cfg.Downstreams = []config.Downstream{d}
 	return nil
 }
 
@@ -65,39 +63,30 @@ func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
 		return &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
 	}
 	cfg.Redis, cfg.DataDir, cfg.Listen = file.Redis, file.DataDir, file.Listen
-	cfg.Downstreams, err = downstreams(file, cfg.Roles.Worker)
-	if err != nil {
-		return &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
+	cfg.Downstreams = file.Downstreams
+	if cfg.Roles.Worker {
+		if err := makeHandlers(file); err != nil {
+			return &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
+		}
 	}
 	return nil
 }
 
-// downstreams are those of a config file, in the order of their names, with the handlers for their jobs where the
-// process has workers. It returns all mistakes, each with its line.
-func downstreams(file *config.File, worker bool) ([]app.Downstream, error) {
-	names := make([]string, 0, len(file.Downstreams))
-	for name := range file.Downstreams {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	var list []app.Downstream
+// makeHandlers makes the handlers for the jobs of a config file. It returns all mistakes, each with its line.
+func makeHandlers(file *config.File) error {
 	var wrong []error
-	for _, name := range names {
-		d := file.Downstreams[name]
-		out := app.Downstream{Name: name, Config: jobshaper.Config{Policy: d.Policy, Tenants: d.Tenants, Concurrency: d.Concurrency, Client: d.Client}}
-		switch {
-		case !worker:
-		case d.Target.IsZero():
-			wrong = append(wrong, fmt.Errorf("%s: downstreams.%s: no target: want one, or --roles scheduler,api where workers run elsewhere", file.Name, name))
-		default:
-			var err error
-			if out.Handler, err = newHandler(d.Target); err != nil {
-				wrong = append(wrong, fmt.Errorf("%s:%d: downstreams.%s.%w", file.Name, d.Target.Line, name, err))
-			}
+	for i := range file.Downstreams {
+		d := &file.Downstreams[i]
+		if d.Target.IsZero() {
+			wrong = append(wrong, fmt.Errorf("%s: downstreams.%s: no target: want one, or --roles scheduler,api where workers run elsewhere", file.Name, d.Name))
+			continue
 		}
-		list = append(list, out)
+		var err error
+		if d.Handler, err = newHandler(d.Target); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s:%d: downstreams.%s.%w", file.Name, d.Target.Line, d.Name, err))
+		}
 	}
-	return list, errors.Join(wrong...)
+	return errors.Join(wrong...)
 }
 
 func newHandler(t config.Target) (asynq.Handler, error) {

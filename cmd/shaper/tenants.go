@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/api/wire"
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -59,7 +60,7 @@ func (d *desk) printTenants(tenants []shaper.TenantInfo) error {
 			}
 			continue
 		}
-		rows = append(rows, []string{clip(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth),
+		rows = append(rows, []string{clip.Cell(t.Name, 20), t.Effective.Rate.String(), fmt.Sprintf("%d/%d", t.Level(), t.Effective.Depth),
 			short(t.Oldest), fmt.Sprint(t.Out + t.Running), fmt.Sprint(t.Counters.Accepted), fmt.Sprint(t.Counters.Done),
 			fmt.Sprint(t.Counters.Failed), fmt.Sprint(t.Dead), tenantState(t)})
 	}

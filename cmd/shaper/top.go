@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/jobshaper/jobshaper/internal/app/top"
+	"github.com/jobshaper/jobshaper/internal/clip"
 )
 
 // showTop tells the n tenants that offer, and are refused, the most.
@@ -46,7 +47,7 @@ func (d *desk) printTop(what string, l top.List) error {
 	}
 	rows := make([][]string, 0, len(l.Tenants))
 	for _, t := range l.Tenants {
-		rows = append(rows, []string{clip(t.Name, 20), fmt.Sprint(t.Count), fmt.Sprintf("%.1f %%", min(100, 100*float64(t.Count)/float64(max(l.All, 1))))})
+		rows = append(rows, []string{clip.Cell(t.Name, 20), fmt.Sprint(t.Count), fmt.Sprintf("%.1f %%", min(100, 100*float64(t.Count)/float64(max(l.All, 1))))})
 	}
 	fmt.Fprintln(d.out)
 	return table(d.out, []string{"TENANT", ">" + what, ">SHARE"}, rows)

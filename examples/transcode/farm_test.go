@@ -18,9 +18,9 @@ func TestFarmFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, ok := file.Downstreams[downstream]
-	if !ok {
-		t.Fatalf("no downstream %s", downstream)
+	d := file.Downstreams[0]
+	if len(file.Downstreams) != 1 || d.Name != downstream {
+		t.Fatalf("%d downstreams, the first is %s: want only %s", len(file.Downstreams), d.Name, downstream)
 	}
 	if !reflect.DeepEqual(d.Policy, policy) || d.Concurrency != places {
 		t.Errorf("%+v and %d places, want %+v and %d", d.Policy, d.Concurrency, policy, places)

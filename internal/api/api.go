@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/jobshaper/jobshaper/internal/problem"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -99,7 +100,7 @@ func New(cfg Config) (*Handler, error) {
 	mux.HandleFunc("/healthz", only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }))
 	mux.HandleFunc("/readyz", only(http.MethodGet, func(w http.ResponseWriter, r *http.Request) { h.ready(w, r, cfg.Ready) }))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		problem{Status: http.StatusNotFound, Detail: "no such path; jobs are at /v1/downstreams/{d}/tenants/{t}/jobs"}.write(w)
+		problem.Problem{Status: http.StatusNotFound, Detail: "no such path; jobs are at /v1/downstreams/{d}/tenants/{t}/jobs"}.Write(w)
 	})
 	h.Handler = guard.browsers(mux)
 	return h, nil
@@ -158,7 +159,7 @@ func only(method string, next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Allow", method)
-		problem{Status: http.StatusMethodNotAllowed, Detail: r.Method + " is not served here: want " + method}.write(w)
+		problem.Problem{Status: http.StatusMethodNotAllowed, Detail: r.Method + " is not served here: want " + method}.Write(w)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/jobshaper/jobshaper/internal/problem"
 )
 
 // guard decides who may use the API: whoever knows a token, or, where there are none, every program on this machine, but no
@@ -30,7 +32,7 @@ func (g guard) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.knows(r.Header.Get("Authorization")) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="shaper"`)
-			problem{Status: http.StatusUnauthorized, Detail: "want the header Authorization: Bearer TOKEN, with one of SHAPER_API_TOKENS"}.write(w)
+			problem.Problem{Status: http.StatusUnauthorized, Detail: "want the header Authorization: Bearer TOKEN, with one of SHAPER_API_TOKENS"}.Write(w)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -51,7 +53,7 @@ func (g guard) knows(header string) bool {
 // refuses host names that are not this machine's: a page may give its own name our address ("DNS rebinding").
 func (g guard) browsers(next http.Handler) http.Handler {
 	deny := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		problem{Status: http.StatusForbidden, Detail: "requests of web pages are not served"}.write(w)
+		problem.Problem{Status: http.StatusForbidden, Detail: "requests of web pages are not served"}.Write(w)
 	})
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(deny)

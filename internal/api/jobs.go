@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/internal/problem"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -47,7 +48,7 @@ func (e *unknownDownstream) Unwrap() error { return shaper.ErrNotFound }
 
 func (h jobsHandler) offer(w http.ResponseWriter, r *http.Request) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		problem{Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding: want none, a small body could become a large one"}.write(w)
+		problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding: want none, a small body could become a large one"}.Write(w)
 		return
 	}
 	result, err := h.read(w, r)
@@ -64,9 +65,9 @@ func (h jobsHandler) offer(w http.ResponseWriter, r *http.Request) {
 	}
 	h.headers.write(w.Header(), result.Admission)
 	if (status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable) && result.RetryAfter >= 0 {
-		setRetryAfter(w, result.RetryAfter)
+		problem.SetRetryAfter(w.Header(), result.RetryAfter)
 	}
-	writeJSON(w, status, "application/json", wire.NewResult(result))
+	problem.WriteJSON(w, status, "application/json", wire.NewResult(result))
 }
 
 // count counts a job that was answered.
@@ -121,7 +122,7 @@ func (h jobsHandler) show(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, "application/json", wire.NewJob(job))
+	problem.WriteJSON(w, http.StatusOK, "application/json", wire.NewJob(job))
 }
 
 func (h jobsHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
@@ -131,7 +132,7 @@ func (h jobsHandler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	} else if p.Status >= http.StatusInternalServerError {
 		h.log.Warn("request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "err", err)
 	}
-	p.write(w)
+	p.Write(w)
 }
 
 // statusOf is the status for the answer to an offered job.

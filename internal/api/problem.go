@@ -1,36 +1,17 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/jobshaper/jobshaper/internal/api/wire"
+	"github.com/jobshaper/jobshaper/internal/problem"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// problem is an error as RFC 9457 writes it.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Field  string `json:"field,omitempty"` // which field of the request is to blame
-}
-
-func (p problem) write(w http.ResponseWriter) {
-	p.Type = "about:blank" // says RFC 9457: the status tells all there is to branch on
-	p.Title = http.StatusText(p.Status)
-	if p.Status == http.StatusServiceUnavailable {
-		setRetryAfter(w, time.Second)
-	}
-	writeJSON(w, p.Status, "application/problem+json", p)
-}
-
 // problemOf is the problem for an error of the packages below.
-func problemOf(err error) problem {
+func problemOf(err error) problem.Problem {
 	var (
 		large *shaper.PayloadTooLargeError
 		body  *http.MaxBytesError
@@ -38,7 +19,7 @@ func problemOf(err error) problem {
 		text  *wire.Error
 		alone *shaper.UnconfirmedError
 	)
-	p := problem{Status: http.StatusBadRequest, Detail: err.Error()}
+	p := problem.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	switch {
 	case errors.As(err, &large):
 		p.Status, p.Field = http.StatusRequestEntityTooLarge, "payload"
@@ -66,22 +47,4 @@ func problemOf(err error) problem {
 		p.Detail = "this should not happen; the daemon's log tells more"
 	}
 	return p
-}
-
-func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // v is made of strings and numbers
-		panic(err)
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // a client that went away needs no answer
-}
-
-// setRetryAfter rounds up to whole seconds, the least that the header can say being 1.
-func setRetryAfter(w http.ResponseWriter, d time.Duration) {
-	seconds := max(1, int64((d+time.Second-1)/time.Second))
-	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 }

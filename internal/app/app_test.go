@@ -18,6 +18,7 @@ import (
 	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/app/top"
+	"github.com/jobshaper/jobshaper/internal/config"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/policing"
@@ -105,9 +106,9 @@ func (d *running) until(path string, status int) {
 	d.t.Fatalf("%s never answered %d", path, status)
 }
 
-func config(h asynq.HandlerFunc) Config {
+func testConfig(h asynq.HandlerFunc) Config {
 	return Config{Listen: "127.0.0.1:0", Roles: Roles{true, true, true}, Grace: patience, Version: "test",
-		Downstreams: []Downstream{{Name: "d", Config: jobshaper.Config{Handler: h,
+		Downstreams: []config.Downstream{{Name: "d", Config: jobshaper.Config{Handler: h,
 			Policy: shaper.DownstreamPolicy{Defaults: shaper.Policy{Rate: buckets.PerSecond(100)}}}}}}
 }
 
@@ -115,7 +116,7 @@ const jobsPath = "/v1/downstreams/d/tenants/acme/jobs"
 
 func TestWholeDaemonOnItsOwnStore(t *testing.T) {
 	ran := make(chan string, 1)
-	cfg := config(func(_ context.Context, task *asynq.Task) error { ran <- string(task.Payload()); return nil })
+	cfg := testConfig(func(_ context.Context, task *asynq.Task) error { ran <- string(task.Payload()); return nil })
 	cfg.DataDir = t.TempDir()
 	d := begin(t, cfg)
 	if status, text := d.ask("POST", jobsPath, `{"type":"x","payload":"hello"}`); status != 202 {
@@ -157,7 +158,7 @@ func TestWholeDaemonOnItsOwnStore(t *testing.T) {
 func TestStopDrains(t *testing.T) {
 	server := redistest.Start(t)
 	started, release := make(chan struct{}, 10), make(chan struct{})
-	cfg := config(func(context.Context, *asynq.Task) error { started <- struct{}{}; <-release; return nil })
+	cfg := testConfig(func(context.Context, *asynq.Task) error { started <- struct{}{}; <-release; return nil })
 	cfg.Redis = server.URL()
 	d := begin(t, cfg)
 	d.ask("POST", jobsPath, `{"type":"x","id":"runs"}`)
@@ -190,7 +191,7 @@ func TestStopDrains(t *testing.T) {
 // What the API refuses and who offers the most is there for `shaper stats --top`, until the daemon stops.
 func TestHeavyHitters(t *testing.T) {
 	server := redistest.Start(t)
-	cfg := config(func(context.Context, *asynq.Task) error { return nil })
+	cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
 	cfg.Redis = server.URL()
 	rule, err := policing.ParseRule("fixed_window 2/d")
 	if err != nil {
@@ -221,7 +222,7 @@ func TestHeavyHitters(t *testing.T) {
 
 func TestRedisAway(t *testing.T) {
 	server := redistest.Start(t)
-	cfg := config(func(context.Context, *asynq.Task) error { return nil })
+	cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
 	cfg.Redis, cfg.Grace = server.URL(), time.Millisecond
 	d := begin(t, cfg)
 	d.until("/readyz", 200)
@@ -258,7 +259,7 @@ func TestWhatCannotStart(t *testing.T) {
 		"port taken":        {func(c *Config) { c.Listen = taken.Addr().String() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := config(func(context.Context, *asynq.Task) error { return nil })
+			cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
 			cfg.Redis, cfg.Log = url, slog.New(slog.DiscardHandler)
 			row.change(&cfg)
 			err := Run(t.Context(), cfg)
@@ -281,7 +282,7 @@ func TestRolesRoundTrip(t *testing.T) {
 func TestPoliciesOutliveTheStore(t *testing.T) {
 	server := redistest.Start(t)
 	slots := make(chan time.Time, 10)
-	cfg := config(func(ctx context.Context, _ *asynq.Task) error {
+	cfg := testConfig(func(ctx context.Context, _ *asynq.Task) error {
 		job, _ := workers.JobFrom(ctx)
 		slots <- job.Slot
 		return nil

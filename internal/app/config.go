@@ -6,33 +6,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/api"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
+	"github.com/jobshaper/jobshaper/internal/config"
 )
 
 // Config is a daemon.
 type Config struct {
-	Redis       string           // URL; empty = an embedded store of the daemon's own
-	Accept      bool             // run on a Redis that is unfit to keep jobs, too
-	DataDir     string           // of the embedded store; empty = the default one
-	Listen      string           // HOST:PORT or unix:/PATH; empty = no HTTP
-	MayListen   bool             // without HTTP if that address is taken
-	Tokens      []string         // who may use the API; none = everybody on this machine
-	Limits      api.LimitHeaders // how the API tells producers of the admission rules
-	Roles       Roles            // the zero Roles do nothing
-	Downstreams []Downstream     // at least one
+	Redis       string              // URL; empty = an embedded store of the daemon's own
+	Accept      bool                // run on a Redis that is unfit to keep jobs, too
+	DataDir     string              // of the embedded store; empty = the default one
+	Listen      string              // HOST:PORT or unix:/PATH; empty = no HTTP
+	MayListen   bool                // without HTTP if that address is taken
+	Tokens      []string            // who may use the API; none = everybody on this machine
+	Limits      api.LimitHeaders    // how the API tells producers of the admission rules
+	Roles       Roles               // the zero Roles do nothing
+	Downstreams []config.Downstream // at least one
 	Grace       time.Duration
 	Version     string
 	Log         *slog.Logger
 	LogDropped  func() uint64 // lines that Log has lost; nil = it loses none
 	Started     func(Running) // called once everything runs; may be nil
-}
-
-// Downstream is one downstream of a daemon. What is the same for all of them (roles, grace, log, metrics) is the daemon's to fill in.
-type Downstream struct {
-	Name string
-	jobshaper.Config
 }
 
 // Running is what a daemon tells about itself when it runs.

@@ -74,7 +74,7 @@ func TestTwoConfigs(t *testing.T) {
 		}
 	}
 	with := func(depth int, log *logged, tenants ...string) Config {
-		cfg := log.in(config(nothing))
+		cfg := log.in(testConfig(nothing))
 		cfg.Redis, cfg.Roles = server.URL(), Roles{Scheduler: true}
 		cfg.Downstreams[0].Policy.Defaults.Depth = depth
 		cfg.Downstreams[0].Tenants = map[string]shaper.Policy{}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 
 	"github.com/jobshaper/jobshaper"
+	"github.com/jobshaper/jobshaper/internal/config"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // startDownstream has a downstream's policy hold and starts what the roles say of it.
-func (d *daemon) startDownstream(ctx context.Context, ds Downstream) error {
+func (d *daemon) startDownstream(ctx context.Context, ds config.Downstream) error {
 	cfg := ds.Config
 	cfg.Grace, cfg.Logger, cfg.Metrics, cfg.Roles = d.cfg.Grace, d.log, d.registry, 0
 	if d.cfg.Roles.Scheduler {

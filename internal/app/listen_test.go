@@ -20,7 +20,7 @@ func TestMayListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log logged
-	cfg := log.in(config(nothing))
+	cfg := log.in(testConfig(nothing))
 	cfg.Redis, cfg.Listen, cfg.MayListen = redistest.Start(t).URL(), taken.Addr().String(), true
 	d := begin(t, cfg)
 	if d.Address != "" {
@@ -45,7 +45,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "sock")
-	cfg := config(nothing)
+	cfg := testConfig(nothing)
 	cfg.Redis, cfg.Listen = redistest.Start(t).URL(), "unix:"+path
 	d := begin(t, cfg)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -1,20 +1,23 @@
 // Package coalesce lets calls that are made at the same time share one.
 //
-// Why: with many callers the round trip, not the work, is what a call costs, on both sides (a write, a read and a wake-up
-// each). The first caller goes at once; those who come while it is under way go together with the next of them. So a lone caller
-// waits for nobody, and the busier it gets, the larger the batches.
+// Why: with many callers the round trip, not the work, is what a call costs, on both sides (a write,
+// a read and a wake-up each). A call that comes while few are under way goes at once; those who come
+// meanwhile go together with the next. So a lone caller waits for nobody, and the busier it gets,
+// the larger the batches.
 package coalesce
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 )
 
 // inFlight is how many batches of a group are under way at a time.
 const inFlight = 2
 
-// Group batches calls of one kind. It is safe for concurrent use and owns no goroutine: one of the callers does the work for
-// the others. The order of concurrent calls is not kept.
+// Group batches calls of one kind. It is safe for concurrent use. Its goroutines are those of the
+// batches that are shared: at most inFlight, and none once nobody waits.
 type Group[In, Out any] struct {
 	max int
 	run func(ctx context.Context, batch []In) []Out
@@ -24,83 +27,132 @@ type Group[In, Out any] struct {
 	flying  int
 }
 
-// New returns a Group whose batches hold at most max calls. run handles a batch and returns an answer for each call, in order, an
-// error among them; its context carries no deadline of a single caller, so run bounds itself.
+// New returns a Group whose batches hold at most max calls. run handles a batch and returns an
+// answer for each call, in order, an error among them. The context of a batch of one is its caller's.
+// That of several ends when all of them are gone, carries their latest deadline, where each has one,
+// and has the values of the first. Where a call may hang for longer than that, run bounds itself.
 func New[In, Out any](max int, run func(ctx context.Context, batch []In) []Out) *Group[In, Out] {
 	return &Group[In, Out]{max: max, run: run}
 }
 
 type call[In, Out any] struct {
-	in   In
-	out  Out
-	turn chan bool // true: out is there; false: handle what is waiting, this call first
+	ctx    context.Context
+	in     In
+	out    Out           // to be read once done is closed
+	done   chan struct{} // closed when out is there
+	flight *flight       // that of its batch; nil while it waits, and if it is the only one
 }
 
-// Do has in handled and returns the answer. When ctx ends first it returns ctx's error; the call may then be made or not.
+// Do has in handled and returns the answer. When ctx ends while it waits for others it returns ctx's
+// error at once; the call may then be made or not. A caller that is alone handles its call itself,
+// since a goroutine would cost it a third more; its wait ends as run heeds ctx. Calls that wait go in
+// the order in which they came.
 func (g *Group[In, Out]) Do(ctx context.Context, in In) (Out, error) {
-	k := &call[In, Out]{in: in, turn: make(chan bool, 1)}
+	var none Out
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
 	g.mu.Lock()
 	if g.flying < inFlight {
 		g.flying++
 		g.mu.Unlock()
-		return g.lead(ctx, k)
+		defer g.land()
+		return g.run(ctx, []In{in})[0], nil
 	}
+	k := &call[In, Out]{ctx: ctx, in: in, done: make(chan struct{})}
 	g.waiting = append(g.waiting, k)
 	g.mu.Unlock()
 	select {
-	case done := <-k.turn:
-		if done {
-			return k.out, nil
-		}
-		return g.lead(ctx, k)
+	case <-k.done:
+		return k.out, nil
 	case <-ctx.Done():
-		g.mu.Lock()
-		for i, w := range g.waiting {
-			if w == k {
-				g.waiting = append(g.waiting[:i:i], g.waiting[i+1:]...)
-				g.mu.Unlock()
-				var none Out
-				return none, ctx.Err()
-			}
-		}
-		g.mu.Unlock()
-		// Too late to withdraw: somebody handles it, or waits for this caller to take its turn.
-		if done := <-k.turn; done {
-			return k.out, nil
-		}
-		return g.lead(ctx, k)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-k.done: // at the same time
+		return k.out, nil
+	default:
+	}
+	if k.flight != nil {
+		k.flight.leave()
+	} else if i := slices.Index(g.waiting, k); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
+	return none, ctx.Err()
 }
 
-// lead handles k and those who wait, tells them, and gives the turn to one who came meanwhile.
-func (g *Group[In, Out]) lead(ctx context.Context, k *call[In, Out]) (Out, error) {
+// land gives the place of a caller that was alone to those who wait.
+func (g *Group[In, Out]) land() {
 	g.mu.Lock()
-	n := min(len(g.waiting), g.max-1)
-	batch := append([]*call[In, Out]{k}, g.waiting[:n]...)
-	g.waiting = append([]*call[In, Out](nil), g.waiting[n:]...)
-	g.mu.Unlock()
-
-	in := make([]In, len(batch))
-	for i, b := range batch {
-		in[i] = b.in
-	}
-	if len(batch) > 1 {
-		ctx = context.WithoutCancel(ctx) // one caller's end must not be the others'
-	}
-	out := g.run(ctx, in)
-
-	g.mu.Lock()
+	defer g.mu.Unlock()
 	if len(g.waiting) > 0 {
-		next := g.waiting[0]
-		g.waiting = g.waiting[1:]
-		next.turn <- false
+		go g.fly()
 	} else {
 		g.flying--
 	}
-	g.mu.Unlock()
-	for i, b := range batch[1:] {
-		b.out = out[i+1]
-		b.turn <- true
+}
+
+// fly handles batches until nobody waits.
+func (g *Group[In, Out]) fly() {
+	for batch := g.next(); len(batch) > 0; batch = g.next() {
+		in := make([]In, len(batch))
+		for i, k := range batch {
+			in[i] = k.in
+		}
+		ctx, end := batch[0].ctx, func() {}
+		if f := batch[0].flight; f != nil {
+			ctx, end = f, f.cancel
+		}
+		out := g.run(ctx, in)
+		end()
+		for i, k := range batch {
+			k.out = out[i]
+			close(k.done)
+		}
 	}
-	return out[0], nil
+}
+
+// next takes those who wait on a flight; where there are none, a place becomes free.
+func (g *Group[In, Out]) next() []*call[In, Out] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), g.max)
+	if n == 0 {
+		g.flying--
+		return nil
+	}
+	batch := slices.Clone(g.waiting[:n])
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	if n == 1 {
+		return batch
+	}
+	f := &flight{aboard: n}
+	f.Context, f.cancel = context.WithCancel(context.WithoutCancel(batch[0].ctx))
+	for i, k := range batch {
+		k.flight = f
+		end, ok := k.ctx.Deadline()
+		if i == 0 || !ok || !f.end.IsZero() && end.After(f.end) {
+			f.end = end // the zero time where there is none, and so it stays
+		}
+	}
+	return batch
+}
+
+// flight is the context of a batch.
+type flight struct {
+	context.Context
+	cancel context.CancelFunc
+	end    time.Time // the latest deadline of its callers; zero if one has none
+	aboard int       // callers who wait for it; the group's mutex guards it
+}
+
+// Deadline implements context.Context. Nothing but the callers, of whom the last leaves at that
+// time, ends the context then; but a connection heeds deadlines only.
+func (f *flight) Deadline() (time.Time, bool) { return f.end, !f.end.IsZero() }
+
+func (f *flight) leave() {
+	if f.aboard--; f.aboard == 0 {
+		f.cancel()
+	}
 }

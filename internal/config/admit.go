@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jobshaper/jobshaper/buckets"
@@ -161,14 +160,11 @@ func (d *decoder) ruleName(n node) string {
 }
 
 // count reads a whole number of at least 1.
-func (d *decoder) count(n node, most int64) int64 {
-	text, _ := scalar(n.Node)
-	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || strconv.FormatInt(v, 10) != text || v < 1 || v > most {
-		d.wrong(n, "a whole number, 1 to "+strconv.FormatInt(most, 10))
-		return 0
-	}
-	return v
+func (d *decoder) count(n node, most int) int64 {
+	var v int
+	row := setting.Whole("", "", "", func(v *int) *int { return v }, 1, most, 0)
+	d.settings(setting.Table[int]{row}.Of(&v))[0].read(n)
+	return int64(v)
 }
 
 // wrongRule reports what package policing or buckets says of a rule; that it is about a parameter, the path says.

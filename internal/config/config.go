@@ -17,8 +17,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/strict"
-	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // MaxSize is how many bytes a config file may have.
@@ -26,20 +26,20 @@ const MaxSize = 1 << 20
 
 // File is a config file as it was written.
 type File struct {
-	Name        string // as it was given to Load or Parse
-	Redis       string // a redis URL; empty = not written. May hold a password: do not log it
-	Listen      string // where the HTTP API listens: HOST:PORT, unix:/PATH or none; empty = not written
-	DataDir     string // where the embedded store keeps its files; empty = not written
-	Downstreams map[string]Downstream
+	Name        string       // as it was given to Load or Parse
+	Redis       string       // a redis URL; empty = not written. May hold a password: do not log it
+	Listen      string       // where the HTTP API listens: HOST:PORT, unix:/PATH or none; empty = not written
+	DataDir     string       // where the embedded store keeps its files; empty = not written
+	Downstreams []Downstream // in the order of their names
 }
 
-// Downstream is one entry of "downstreams".
+// Downstream is one downstream of a daemon. A file sets Policy, Tenants, Concurrency and Client
+// ("durability"); the handler is made of the Target by the program, and what is the same for all
+// downstreams (roles, grace, log, metrics) is the daemon's to fill in.
 type Downstream struct {
-	Policy      shaper.DownstreamPolicy
-	Concurrency int                 // workers in this process, 1 … 10 000; 0 = not written
-	Client      shaper.ClientConfig // what "durability" says of how jobs are taken
-	Target      Target
-	Tenants     map[string]shaper.Policy // what the file sets for single tenants; unset fields inherit
+	Name string
+	jobshaper.Config
+	Target Target
 }
 
 // Target is what runs a job: a command (Exec, Env, Dir) or an HTTP request (HTTP, Headers).

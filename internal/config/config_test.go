@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/policing"
@@ -48,7 +49,7 @@ func TestParseContract(t *testing.T) {
 		Name:   "shaper.yaml",
 		Redis:  "redis://127.0.0.1:6379/0",
 		Listen: "127.0.0.1:8080",
-		Downstreams: map[string]Downstream{"transcoder": {
+		Downstreams: []Downstream{{Name: "transcoder", Config: jobshaper.Config{
 			Policy: shaper.DownstreamPolicy{
 				Rate: buckets.PerSecond(50), MaxInFlight: 16,
 				UnknownTenants: shaper.UseDefaults, Tolerance: 20 * time.Millisecond,
@@ -63,9 +64,8 @@ func TestParseContract(t *testing.T) {
 				},
 			},
 			Concurrency: 16,
-			Target:      Target{Exec: []string{"ffmpeg", "-i", "{input}", "…"}, Line: 9},
 			Tenants:     map[string]shaper.Policy{"acme": {Rate: buckets.PerSecond(20), Depth: 5000, Weight: 2}},
-		}},
+		}, Target: Target{Exec: []string{"ffmpeg", "-i", "{input}", "…"}, Line: 9}}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Parse =\n%+v\nwant\n%+v", got, want)
@@ -77,8 +77,8 @@ func TestParseKeepsCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"echo", "😀", "\ufffd", `\ud83d`, `\udc00`}; !slices.Equal(got.Downstreams["d"].Target.Exec, want) {
-		t.Errorf("%+q, want %+q", got.Downstreams["d"].Target.Exec, want)
+	if want := []string{"echo", "😀", "\ufffd", `\ud83d`, `\udc00`}; !slices.Equal(got.Downstreams[0].Target.Exec, want) {
+		t.Errorf("%+q, want %+q", got.Downstreams[0].Target.Exec, want)
 	}
 }
 
@@ -115,20 +115,9 @@ downstreams:
 	}
 	want := &File{
 		Name: "f", DataDir: "./data", Redis: "redis-sentinel://:p@a:1,b:2?master=m",
-		Downstreams: map[string]Downstream{
-			"mail": {
-				Policy: shaper.DownstreamPolicy{
-					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, DepartureLog: 5000, UnknownTenants: shaper.RefuseUnknown,
-					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
-				},
-				Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 13},
-				Client: shaper.ClientConfig{Wait: 2, WaitTimeout: 250 * time.Millisecond},
-				Tenants: map[string]shaper.Policy{
-					"1e3":  {},
-					"null": {MaxWait: -1, OnFull: shaper.DropOldest},
-				},
-			},
-			"files": {
+		Downstreams: []Downstream{
+			{Name: "empty"},
+			{Name: "files", Config: jobshaper.Config{
 				Policy: shaper.DownstreamPolicy{Admit: []policing.Rule{
 					{Params: buckets.Params{Algorithm: buckets.SlidingLog, Limit: 5, Window: time.Minute}},
 					{Params: buckets.Params{Algorithm: buckets.SlidingCounter, Limit: 6, Window: time.Hour}},
@@ -136,9 +125,18 @@ downstreams:
 					{Params: buckets.Params{Algorithm: buckets.LeakyBucket, Limit: 20, Rate: buckets.PerSecond(10)},
 						Name: "both", Per: policing.PerDownstream, Cost: 5},
 				}},
-				Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 20},
-			},
-			"empty": {},
+			}, Target: Target{Exec: []string{"cp", "-v", "1"}, Env: map[string]string{"LANG": "C", "N": "5"}, Dir: "/srv", Line: 20}},
+			{Name: "mail", Config: jobshaper.Config{
+				Policy: shaper.DownstreamPolicy{
+					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, DepartureLog: 5000, UnknownTenants: shaper.RefuseUnknown,
+					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
+				},
+				Client: shaper.ClientConfig{Wait: 2, WaitTimeout: 250 * time.Millisecond},
+				Tenants: map[string]shaper.Policy{
+					"1e3":  {},
+					"null": {MaxWait: -1, OnFull: shaper.DropOldest},
+				},
+			}, Target: Target{HTTP: "https://mail.example/send", Headers: map[string]string{"Authorization": "Bearer x", "X-Retries": "3"}, Line: 13}},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {

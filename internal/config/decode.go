@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -53,7 +54,7 @@ func (d *decoder) fail(n node, problem string) {
 func (d *decoder) wrong(n node, want string) {
 	found := kind(n.Node)
 	if value, ok := scalar(n.Node); ok {
-		found = strconv.Quote(clip(value))
+		found = strconv.Quote(clip.Value(value))
 	}
 	d.fail(n, found+": want "+want)
 }
@@ -257,13 +258,4 @@ func join(path, key string) string {
 		return key
 	}
 	return path + "." + key
-}
-
-// clip shortens a value for a message.
-func clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }

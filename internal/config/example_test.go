@@ -21,7 +21,7 @@ downstreams:
 		fmt.Println(err)
 		return
 	}
-	d := f.Downstreams["transcoder"]
+	d := f.Downstreams[0]
 	fmt.Println(d.Target.Exec[0], d.Concurrency, d.Policy.Defaults.Backoff, d.Tenants["acme"].Rate)
 	// Output: ffmpeg 16 1s..5m0s 20/s
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
@@ -38,7 +39,7 @@ func (d *decoder) rate(key string, p *buckets.Rate) field {
 		if !ok {
 			return
 		}
-		v, err := buckets.ParseRate(clip(text))
+		v, err := buckets.ParseRate(clip.Value(text))
 		if err != nil {
 			// The message quotes the value; that it is about a rate, the path says.
 			d.fail(n, strings.Replace(err.Error(), buckets.ErrRate.Error()+": ", "", 1))

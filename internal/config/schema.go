@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,8 +17,8 @@ func (d *decoder) readFile(n node, f *File) {
 		field{"listen", func(n node) { f.Listen = d.address(n) }},
 		field{"data_dir", func(n node) { f.DataDir = d.path(n) }},
 		field{"downstreams", func(n node) {
-			f.Downstreams = make(map[string]Downstream)
-			d.named(n, "downstream", func(name string, n node) { f.Downstreams[name] = d.downstream(n) })
+			d.named(n, "downstream", func(name string, n node) { f.Downstreams = append(f.Downstreams, d.downstream(name, n)) })
+			slices.SortFunc(f.Downstreams, func(a, b Downstream) int { return strings.Compare(a.Name, b.Name) })
 		}},
 	)
 	if len(f.Downstreams) == 0 && len(d.found) == 0 {
@@ -41,8 +42,8 @@ var durabilityTable = setting.Table[shaper.ClientConfig]{
 		shaper.DefaultWaitTimeout),
 }
 
-func (d *decoder) downstream(n node) Downstream {
-	var v Downstream
+func (d *decoder) downstream(name string, n node) Downstream {
+	v := Downstream{Name: name}
 	d.fields(n, append(append(d.settings(setting.Of(&v.Policy)), d.settings(downstreamTable.Of(&v))...),
 		field{"target", func(n node) { v.Target = d.target(n) }},
 		field{"defaults", func(n node) { v.Policy.Defaults = d.policy(n) }},

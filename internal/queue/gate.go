@@ -177,8 +177,11 @@ func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error
 	token := cmp.Or(f.Next, "-")
 	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), Micros(f.Delay), f.Text, token, string(cmp.Or(f.Began, "?"))}
 	answer, err := g.reports.Do(ctx, args)
-	if err = cmp.Or(err, answer.err); err != nil {
-		return Finished{}, err
+	switch {
+	case err != nil:
+		return Finished{}, StoreErr("finish jobs", err)
+	case answer.err != nil:
+		return Finished{}, answer.err
 	}
 	r := ReplyOf(answer.reply)
 	out := Finished{Became: r.Str()}

@@ -13,6 +13,8 @@ import (
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/clip"
 )
 
 // Severity says what a Problem means for the jobs.
@@ -276,16 +278,12 @@ func clock(ctx context.Context, client *redis.Client) []Problem {
 // printable makes what a server said fit for a terminal and a log line.
 func printable(s string) string {
 	const most = 500
-	s = strings.Map(func(r rune) rune {
+	return clip.Bytes(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
+	}, strings.ToValidUTF8(s, "\uFFFD")), most)
 }
 
 // parseInfo reads the "name:value" lines of INFO and CLUSTER INFO.

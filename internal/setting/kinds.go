@@ -3,6 +3,7 @@ package setting
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -104,9 +105,13 @@ func RecallRate(s string) buckets.Rate {
 	return buckets.Rate{Events: atoi(events), Period: time.Duration(atoi(period)) * time.Microsecond}
 }
 
-// Whole is a whole number; def 0 is no default.
+// Whole is a whole number; most may be math.MaxInt, and def 0 is no default.
 func Whole[S any](name, key, meaning string, at func(*S) *int, least, most, def int) Row[S] {
-	return whole(name, key, meaning, at, least, most, def, fmt.Sprintf("%d to %d", least, most))
+	span := fmt.Sprintf("%d to %d", least, most)
+	if most == math.MaxInt {
+		span = fmt.Sprintf("at least %d", least)
+	}
+	return whole(name, key, meaning, at, least, most, def, span)
 }
 
 // WholeOrZero is a whole number from 1 to most, or a 0, which sets nothing; the range ends with what that means.
@@ -168,19 +173,10 @@ func Or[T ~string](words []T) string {
 	return text
 }
 
-// Duration is a duration that Redis keeps in whole units.
+// Duration is a duration that Redis keeps in whole units; most may be math.MaxInt64, where any is good that is more than 0.
 func Duration[S any](name, key, meaning string, at func(*S) *time.Duration, unit, least, most, def time.Duration) Row[S] {
 	k := duration(unit, least, most, def)
-	k.parse = func(s string) (time.Duration, string) {
-		d, err := buckets.ParseDuration(s)
-		switch {
-		case err != nil:
-			return 0, "a duration such as 30s, 1h30m or 2d, " + k.span
-		case d <= 0:
-			return 0, k.span
-		}
-		return d, ""
-	}
+	k.parse = func(s string) (time.Duration, string) { return parseDuration(s, k.span) }
 	return row(name, key, meaning, at, k)
 }
 
@@ -192,14 +188,10 @@ func DurationOrForever[S any](name, key, meaning string, at func(*S) *time.Durat
 	k.form += " or forever"
 	k.fits = func(d time.Duration) bool { return d < 0 || finite.fits(d) }
 	k.parse = func(s string) (time.Duration, string) {
-		d, err := buckets.ParseDuration(s)
-		switch {
-		case s == "forever":
+		if s == "forever" {
 			return -1, ""
-		case err != nil || d <= 0:
-			return 0, k.span
 		}
-		return d, ""
+		return parseDuration(s, k.span)
 	}
 	k.text = func(d time.Duration) string {
 		if d < 0 {
@@ -217,9 +209,27 @@ func DurationOrForever[S any](name, key, meaning string, at func(*S) *time.Durat
 	return row(name, key, meaning, at, k)
 }
 
+// WantDuration is what a duration looks like.
+const WantDuration = "a duration such as 30s, 1h30m or 2d"
+
+func parseDuration(s, span string) (time.Duration, string) {
+	d, err := buckets.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, WantDuration + ", " + span
+	case d <= 0:
+		return 0, span
+	}
+	return d, ""
+}
+
 func duration(unit, least, most, def time.Duration) kind[time.Duration] {
+	span := brief(least) + " to " + brief(most)
+	if most == math.MaxInt64 {
+		span = "more than 0"
+	}
 	return kind[time.Duration]{
-		def: def, span: brief(least) + " to " + brief(most), form: "`DURATION`",
+		def: def, span: span, form: "`DURATION`",
 		fits:   func(d time.Duration) bool { return least <= d && d <= most },
 		text:   time.Duration.String,
 		keep:   func(d time.Duration) [2]string { return [2]string{units(d, unit)} },

@@ -16,11 +16,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/jobshaper/jobshaper/internal/clip"
 )
 
 // Error says what is wrong with a text. It holds no value of it.
@@ -88,7 +89,7 @@ func Object(b []byte, member func(name string, value json.RawMessage) error) err
 			return &Error{Problem: "a name in the object: " + halfProblem(half)}
 		}
 		if seen[name] {
-			return &Error{Name: Clip(name), Problem: "is written twice: want it once"}
+			return &Error{Name: clip.Value(name), Problem: "is written twice: want it once"}
 		}
 		seen[name] = true
 		var value json.RawMessage
@@ -173,16 +174,7 @@ func syntax(err error) error {
 // seldom the name before it.
 func inValue(name string, err error) error {
 	if strings.Contains(err.Error(), "exceeded max depth") { // encoding/json has no error of its own for it
-		return &Error{Name: Clip(name), Problem: "is nested too deeply: want less than 10000 levels"}
+		return &Error{Name: clip.Value(name), Problem: "is nested too deeply: want less than 10000 levels"}
 	}
 	return syntax(err)
-}
-
-// Clip shortens a name or a value for a message.
-func Clip(s string) string {
-	const most = 80
-	if len(s) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:most], ""), len(s))
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/problem"
 	"github.com/jobshaper/jobshaper/policing"
 )
 
@@ -55,12 +56,12 @@ func Middleware(c policing.Checker, cfg Config) func(http.Handler) http.Handler 
 			}
 			v, err := c.Check(r.Context(), policing.Subject{Downstream: cfg.Downstream, Tenant: cfg.Key(r)}, n)
 			if err != nil {
-				problemOf(err).write(w)
+				problemOf(err).Write(w)
 				return
 			}
 			WriteFields(w.Header(), v, cfg.IETF)
 			if !v.Allowed {
-				refusal(v).write(w)
+				refusal(v).Write(w)
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -69,13 +70,13 @@ func Middleware(c policing.Checker, cfg Config) func(http.Handler) http.Handler 
 }
 
 // problemOf is the answer where there is no Verdict.
-func problemOf(err error) problem {
+func problemOf(err error) problem.Problem {
 	switch {
 	case errors.Is(err, buckets.ErrKey):
-		return problem{Status: http.StatusBadRequest, Detail: "the client's key is too long"}
+		return problem.Problem{Status: http.StatusBadRequest, Detail: "the client's key is too long"}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, buckets.ErrStore):
-		return problem{Status: http.StatusServiceUnavailable, Detail: "the limits could not be asked in time"}
+		return problem.Problem{Status: http.StatusServiceUnavailable, Detail: "the limits could not be asked in time"}
 	default: // a Cost below 0: the service's own mistake
-		return problem{Status: http.StatusInternalServerError, Detail: "the limits could not be asked"}
+		return problem.Problem{Status: http.StatusInternalServerError, Detail: "the limits could not be asked"}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/problem"
 	"github.com/jobshaper/jobshaper/policing"
 )
 
@@ -249,7 +250,7 @@ func FuzzFields(f *testing.F) {
 		if after := w.Header().Get("Retry-After"); after == "0" {
 			t.Error("Retry-After: 0")
 		}
-		var p problem
+		var p problem.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code {
 			t.Errorf("body %q: %v", w.Body, err)
 		}

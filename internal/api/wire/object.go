@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
@@ -37,7 +38,7 @@ func readObject(b []byte, fields []field) error {
 	err := strict.Object(b, func(name string, value json.RawMessage) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 {
-			name = strict.Clip(name)
+			name = clip.Value(name)
 			return &Error{Field: name, Problem: fmt.Sprintf("unknown field %q: want %s", name, names(fields))}
 		}
 		return fields[i].read(value)
@@ -62,7 +63,7 @@ func wrongValue(name string, raw json.RawMessage, want string, cause error) erro
 	if strict.IsNull(raw) {
 		want += ", or leave it out"
 	}
-	return &Error{Field: name, Problem: fmt.Sprintf("%s %s: want %s", name, strict.Clip(string(raw)), want)}
+	return &Error{Field: name, Problem: fmt.Sprintf("%s %s: want %s", name, clip.Value(string(raw)), want)}
 }
 
 // text reads a value that is a string into p.

@@ -2,12 +2,14 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/clip"
+	"github.com/jobshaper/jobshaper/internal/setting"
 	"github.com/jobshaper/jobshaper/internal/strict"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -28,11 +30,14 @@ func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) 
 		{"id", text("id", &s.ID)},
 		{"delay", func(raw json.RawMessage) error { delayed = true; return readDuration("delay", raw, &s.Delay) }},
 		{"at", func(raw json.RawMessage) error { timed = true; return readTime(raw, &s.At) }},
-		{"timeout", durationField("timeout", &s.Timeout)},
-		{"max_attempts", func(raw json.RawMessage) error { return readAttempts(raw, &s.MaxAttempts) }},
-		{"max_wait", func(raw json.RawMessage) error { return readMaxWait(raw, &s.MaxWait) }},
-		{"retention", durationField("retention", &s.Retention)},
 		{"headers", func(raw json.RawMessage) error { return readHeaders(raw, &s.Headers) }},
+	}
+	var own shaper.Policy // what the job has of its own
+	for _, v := range setting.Of(&own) {
+		switch v.Name {
+		case "timeout", "max_attempts", "max_wait", "retention":
+			fields = append(fields, field{v.Name, func(raw json.RawMessage) error { return readSetting(v, raw) }})
+		}
 	}
 	if withTenant {
 		fields = append([]field{{"tenant", text("tenant", &s.Tenant)}}, fields...)
@@ -40,6 +45,8 @@ func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) 
 	if err := readObject(b, fields); err != nil {
 		return shaper.Spec{}, err
 	}
+	s.Timeout, s.Retention = cmp.Or(own.Timeout, s.Timeout), cmp.Or(own.Retention, s.Retention)
+	s.MaxWait, s.MaxAttempts = cmp.Or(own.MaxWait, s.MaxWait), cmp.Or(own.MaxAttempts, s.MaxAttempts)
 	switch { // one of them replaces the other of base
 	case delayed && !timed:
 		s.At = time.Time{}
@@ -75,7 +82,7 @@ func readHeaders(raw json.RawMessage, p *map[string]string) error {
 	err := strict.Object(raw, func(name string, value json.RawMessage) error {
 		text, err := strict.String(value)
 		if err != nil {
-			return wrongValue("headers."+strict.Clip(name), value, "a string", err)
+			return wrongValue("headers."+clip.Value(name), value, "a string", err)
 		}
 		headers[name] = text
 		return nil
@@ -87,16 +94,23 @@ func readHeaders(raw json.RawMessage, p *map[string]string) error {
 	return err
 }
 
-func durationField(name string, p *time.Duration) func(json.RawMessage) error {
-	return func(raw json.RawMessage) error {
-		if err := readDuration(name, raw, p); err != nil {
-			return err
-		}
-		if *p == 0 { // which would mean "not set"
-			return &shaper.FieldError{Field: name, Value: "0", Want: "more than 0"}
-		}
-		return nil
+// readSetting reads a field of a policy, as a config file has it: numbers as they are, all else as strings.
+func readSetting(v setting.Value, raw json.RawMessage) error {
+	text, err := string(raw), error(nil) // 1e2 and 1.0 are numbers that a reader of JSON may have rounded
+	if _, number := v.Pointer().(*int); !number {
+		text, err = strict.String(raw)
 	}
+	want := v.Parse(text)
+	switch {
+	case err != nil:
+		want += ", as a string"
+	case want == "":
+		want = v.Check()
+	}
+	if want != "" {
+		return wrongValue(v.Name, raw, want, err)
+	}
+	return nil
 }
 
 func readDuration(name string, raw json.RawMessage, p *time.Duration) error {
@@ -106,35 +120,9 @@ func readDuration(name string, raw json.RawMessage, p *time.Duration) error {
 		d, err = buckets.ParseDuration(text)
 	}
 	if err != nil {
-		return wrongValue(name, raw, `a duration as a string, such as "500ms", "1m30s" or "2d"`, err)
+		return wrongValue(name, raw, setting.WantDuration+", as a string", err)
 	}
 	*p = d
-	return nil
-}
-
-func readMaxWait(raw json.RawMessage, p *time.Duration) error {
-	if string(raw) == `"forever"` {
-		*p = -1
-		return nil
-	}
-	if err := durationField("max_wait", p)(raw); err != nil {
-		return err
-	}
-	if *p < 0 {
-		return &shaper.FieldError{Field: "max_wait", Value: p.String(), Want: "1ms to 366d, or forever"}
-	}
-	return nil
-}
-
-func readAttempts(raw json.RawMessage, p *int) error {
-	n, err := strconv.Atoi(string(raw)) // 1e2 and 1.0 are numbers that a reader of JSON may have rounded
-	if err != nil {
-		return wrongValue("max_attempts", raw, "a whole number in digits, 1 to 1000", err)
-	}
-	if n == 0 {
-		return &shaper.FieldError{Field: "max_attempts", Value: "0", Want: "1 to 1000"}
-	}
-	*p = n
 	return nil
 }
 

@@ -73,8 +73,8 @@ func TestChoicesAreReady(t *testing.T) {
 			continue
 		}
 		r, err := policing.ParseRule(strings.TrimSuffix(text, "'"))
-		if err != nil || r != f.Downstreams["d"].Policy.Admit[0] || string(r.Params.Algorithm) != choice.Algorithm {
-			t.Errorf("%s: the flag says %v, %v, the file %v", choice.Algorithm, r, err, f.Downstreams["d"].Policy.Admit)
+		if err != nil || r != f.Downstreams[0].Policy.Admit[0] || string(r.Params.Algorithm) != choice.Algorithm {
+			t.Errorf("%s: the flag says %v, %v, the file %v", choice.Algorithm, r, err, f.Downstreams[0].Policy.Admit)
 		}
 	}
 }

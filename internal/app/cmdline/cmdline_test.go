@@ -117,6 +117,7 @@ func TestSettings(t *testing.T) {
 		{"timeout", "soon", "want a duration such as 30s, 1h30m or 2d, 1ms to 30d"},
 		{"max-wait", "forever", ""},
 		{"max-wait", "-1s", "want 1ms to 366d, or forever"},
+		{"max-wait", "never", "want a duration such as 30s, 1h30m or 2d, 1ms to 366d, or forever"},
 	} {
 		if err := flags[row.flag].Value.Set(row.text); err == nil && row.err != "" || err != nil && err.Error() != row.err {
 			t.Errorf("--%s %q: %v; want %q", row.flag, row.text, err, row.err)
@@ -129,5 +130,30 @@ func TestSettings(t *testing.T) {
 	}
 	if got := flags["max-wait"].Value.String() + flags["retention"].Value.String() + flags["backoff"].Value.String(); got != "forever1s..5m0s" {
 		t.Errorf("their texts are %q", got)
+	}
+}
+
+// Flags that are no field of a policy say what they want in the same words.
+func TestWords(t *testing.T) {
+	var d time.Duration
+	var n int
+	for _, row := range []struct {
+		flag      cli.Flag
+		text, err string
+	}{
+		{Duration("d", "", &d), "soon", "want a duration such as 30s, 1h30m or 2d"},
+		{PositiveDuration("d", "", &d), "soon", "want a duration such as 30s, 1h30m or 2d, more than 0"},
+		{PositiveDuration("d", "", &d), "0s", "want more than 0"},
+		{MaxWait("", &d), "soon", "want a duration such as 30s, 1h30m or 2d, more than 0, or forever"},
+		{MaxWait("", &d), "-1s", "want more than 0, or forever"},
+		{Whole("n", "", &n), "010", "want a whole number, at least 1"},
+		{Whole("n", "", &n), "0", "want at least 1"},
+	} {
+		if err := row.flag.(*cli.GenericFlag).Value.Set(row.text); err == nil || err.Error() != row.err {
+			t.Errorf("%q: %v, want %q", row.text, err, row.err)
+		}
+	}
+	if d != 0 || n != 0 {
+		t.Errorf("what could not be read was set: %v, %d", d, n)
 	}
 }

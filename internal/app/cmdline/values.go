@@ -2,7 +2,7 @@ package cmdline
 
 import (
 	"errors"
-	"strconv"
+	"math"
 	"strings"
 	"time"
 
@@ -41,13 +41,12 @@ func (v *value[T]) String() string {
 // Duration is a flag for a duration, with days besides what Go writes: 500ms, 1h30m, 2d.
 func Duration(name, usage string, p *time.Duration) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[time.Duration]{p, buckets.ParseDuration, durationText,
-		"a duration, such as 500ms, 10s, 1h30m or 2d"}}
+		setting.WantDuration}}
 }
 
 // PositiveDuration is Duration for a value whose zero would mean "not given".
 func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[time.Duration]{p, parsePositive, durationText,
-		"a duration of more than 0, such as 500ms, 10s, 1h30m or 2d"}}
+	return flagOf(setting.Duration(name, "", usage, itself[time.Duration], 1, 1, math.MaxInt64, 0), p)
 }
 
 // WaitReplicas are flags for shaper.ClientConfig: how sure the store must be of a job. They take environment variables, as what
@@ -59,30 +58,17 @@ func WaitReplicas(o *shaper.ClientConfig) []cli.Flag {
 	)
 }
 
-// MaxWait is a flag for shaper.Spec.MaxWait and shaper.Policy.MaxWait: a duration, or "forever".
+// MaxWait is a flag for shaper.Spec.MaxWait: a duration, or "forever".
 func MaxWait(usage string, p *time.Duration) cli.Flag {
-	parse := func(s string) (time.Duration, error) {
-		if s == "forever" {
-			return -1, nil
-		}
-		return parsePositive(s)
-	}
-	text := func(d time.Duration) string {
-		if d < 0 {
-			return "forever"
-		}
-		return durationText(d)
-	}
-	return &cli.GenericFlag{Name: "max-wait", Usage: usage, Value: &value[time.Duration]{p, parse, text,
-		"a duration of more than 0, such as 10s, 1h30m or 2d, or forever"}}
+	return flagOf(setting.DurationOrForever("max-wait", "", usage, itself[time.Duration], 1, 1, math.MaxInt64, 0), p)
 }
 
-func parsePositive(s string) (time.Duration, error) {
-	d, err := buckets.ParseDuration(s)
-	if err == nil && d <= 0 {
-		err = errors.New("not positive")
-	}
-	return d, err
+// itself is where the only field of a table of one is.
+func itself[T any](p *T) *T { return p }
+
+func flagOf[T any](r setting.Row[T], p *T) cli.Flag {
+	v := setting.Table[T]{r}.Of(p)[0]
+	return &cli.GenericFlag{Name: v.Name, Usage: v.Meaning, Value: settingFlag{v}}
 }
 
 func durationText(d time.Duration) string {
@@ -94,8 +80,7 @@ func durationText(d time.Duration) string {
 
 // Rate is a flag for a rate, such as 10/s.
 func Rate(name, usage string, p *buckets.Rate) cli.Flag {
-	rate := setting.Table[buckets.Rate]{setting.Rate(name, "", usage, func(r *buckets.Rate) *buckets.Rate { return r }, buckets.Rate{})}
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: settingFlag{rate.Of(p)[0]}}
+	return flagOf(setting.Rate(name, "", usage, itself[buckets.Rate], buckets.Rate{}), p)
 }
 
 // Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks the policy.
@@ -139,18 +124,5 @@ func Time(name, usage string, p *time.Time) cli.Flag {
 
 // Whole is a flag for a whole number of at least 1; zero means "not given".
 func Whole(name, usage string, p *int) cli.Flag {
-	parse := func(s string) (int, error) {
-		n, err := strconv.Atoi(s)
-		if err == nil && n < 1 {
-			err = errors.New("too small")
-		}
-		return n, err
-	}
-	text := func(n int) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.Itoa(n)
-	}
-	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[int]{p, parse, text, "a whole number, at least 1"}}
+	return flagOf(setting.Whole(name, "", usage, itself[int], 1, math.MaxInt, 0), p)
 }

@@ -10,13 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
-
-func (c *combiner) busy() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.inFlight + len(c.waiting)
-}
 
 // Calls that share a script are each for themselves: in order, with their own cost, and
 // one broken key fails alone.
@@ -27,7 +22,7 @@ func TestCombinedCalls(t *testing.T) {
 			l := onServerTime(t, client, params)
 			p := l.plan.Load()
 			client.SAdd(ctx, l.Key("broken"), "not ours")
-			var batch []*waiter
+			var batch []request
 			calls := []struct {
 				key       string
 				n         int64
@@ -43,13 +38,11 @@ func TestCombinedCalls(t *testing.T) {
 				{"b", 6, false, 4}, // can never pass
 			}
 			for _, c := range calls {
-				batch = append(batch, &waiter{ctx: ctx, key: l.Key(c.key), args: p.args(c.n), done: make(chan struct{})})
+				batch = append(batch, request{l.Key(c.key), p.args(c.n)})
 			}
-			l.combiner.inFlight++
-			l.combiner.send(batch)
+			answers := l.takeEach(ctx, batch)
 			for i, c := range calls {
-				<-batch[i].done
-				reply, err := batch[i].answer()
+				reply, err := answers[i].row, answers[i].err
 				if c.key == "broken" {
 					if !errors.Is(err, ErrStore) {
 						t.Errorf("%s, %s: the broken key: %v, %v", name, params.Algorithm, reply, err)
@@ -63,22 +56,20 @@ func TestCombinedCalls(t *testing.T) {
 					t.Errorf("%s, %s, call %d: %+v, want %v with %d left", name, params.Algorithm, i, d, c.ok, c.remaining)
 				}
 			}
-			if n := l.combiner.busy(); n != 0 {
-				t.Errorf("%s, %s: %d calls are still counted", name, params.Algorithm, n)
-			}
 		}
 	}
 }
 
-// While Redis hangs each caller leaves at its own deadline, and when it is back the
-// places of those calls are free again.
+// While Redis hangs each caller leaves when its own context ends, whatever the others', and when
+// it is back the places of those calls are free again.
 func TestCombinedCallsOfAServerThatHangs(t *testing.T) {
 	server := redistest.Start(t)
-	l := onServerTime(t, server.Client(), slow()[0])
+	l := onServerTime(t, server.Client().WithTimeout(testenv.Patience), slow()[0])
 	if _, err := l.Allow(context.Background(), "other"); err != nil {
 		t.Fatal(err)
 	}
 	server.Pause()
+	patient := make(chan error, 1)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -89,26 +80,16 @@ func TestCombinedCallsOfAServerThatHangs(t *testing.T) {
 			}
 		})
 	}
+	go func() {
+		_, err := l.Allow(context.Background(), "k")
+		patient <- err
+	}()
 	wg.Wait()
 	server.Continue()
+	if err := <-patient; err != nil {
+		t.Errorf("one who waited until it was back: %v", err)
+	}
 	if d, err := l.Allow(context.Background(), "new"); err != nil || !d.Allowed {
 		t.Errorf("after it came back: %+v, %v", d, err)
-	}
-}
-
-func TestLatestDeadline(t *testing.T) {
-	soon, cancel := context.WithDeadline(context.Background(), time.Unix(1000, 0))
-	defer cancel()
-	late, cancel := context.WithDeadline(context.Background(), time.Unix(2000, 0))
-	defer cancel()
-	ctx, cancel := latest([]*waiter{{ctx: soon}, {ctx: late}, {ctx: soon}})
-	defer cancel()
-	if d, ok := ctx.Deadline(); !ok || !d.Equal(time.Unix(2000, 0)) {
-		t.Errorf("deadline %v, %v", d, ok)
-	}
-	ctx, cancel = latest([]*waiter{{ctx: soon}, {ctx: context.Background()}})
-	defer cancel()
-	if d, ok := ctx.Deadline(); ok {
-		t.Errorf("deadline %v where one call has none", d)
 	}
 }
