@@ -228,10 +228,10 @@ func (q *Queue) Offer(ctx context.Context, s Spec) (Result, error) {
 }
 
 // OfferMany offers jobs in few round trips, each on its own: one that is invalid or refused hinders
-// no other. It returns one Outcome per Spec, in order, and never waits for room.
-func (q *Queue) OfferMany(ctx context.Context, specs []Spec) []Outcome {
+// no other. It returns one Offered per Spec, in order, and never waits for room.
+func (q *Queue) OfferMany(ctx context.Context, specs []Spec) []Offered {
 	if err := q.mayOffer(); err != nil {
-		out := make([]Outcome, len(specs))
+		out := make([]Offered, len(specs))
 		for i := range out {
 			out[i].Err = err
 		}

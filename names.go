@@ -24,7 +24,7 @@ type (
 
 	Spec    = shaper.Spec
 	Result  = shaper.Result
-	Outcome = shaper.Outcome
+	Offered = shaper.Offered
 	Job     = shaper.Job
 	State   = shaper.State
 

@@ -22,22 +22,22 @@ type Client struct {
 	q          queue.Queue
 	opts       ClientConfig
 	admissions admissions
-	offers     *coalesce.Group[*offering, Outcome]
+	offers     *coalesce.Group[*offering, Offered]
 }
 
 // ClientConfig is set once for a Client. The zero value serves.
 type ClientConfig struct {
 	MaxPayload int // largest payload in bytes; default DefaultMaxPayload
 
-	// Wait is how many replicas must have a job before it counts as accepted, so that it outlives the primary. Where
+	// Replicas is how many replicas must have a job before it counts as accepted, so that it outlives the primary. Where
 	// they do not say so in time, the answer is an *UnconfirmedError. 0 asks none: a failover may lose the last moment's jobs.
 	// It needs a *redis.Client or a *redis.ClusterClient.
-	Wait        int
-	WaitTimeout time.Duration // how long they may take; default DefaultWaitTimeout
+	Replicas       int
+	ReplicaTimeout time.Duration // how long they may take; default DefaultReplicaTimeout
 }
 
-// DefaultWaitTimeout is how long replicas may take to confirm a job, see ClientConfig.Wait.
-const DefaultWaitTimeout = time.Second
+// DefaultReplicaTimeout is how long replicas may take to confirm a job, see ClientConfig.Replicas.
+const DefaultReplicaTimeout = time.Second
 
 // DefaultMaxPayload is the largest payload that a Client takes unless configured otherwise.
 const DefaultMaxPayload = 64 << 10
@@ -47,10 +47,10 @@ func (o ClientConfig) Validate() error {
 	switch {
 	case o.MaxPayload < 0:
 		return &FieldError{"max_payload", fmt.Sprint(o.MaxPayload), "bytes, 1 or more"}
-	case o.Wait < 0 || o.Wait > 100:
-		return &FieldError{"wait", fmt.Sprint(o.Wait), "1 to 100 replicas, or 0 for none"}
-	case o.WaitTimeout < 0 || o.WaitTimeout > 0 && o.WaitTimeout < time.Millisecond || o.WaitTimeout > time.Minute:
-		return &FieldError{"timeout", o.WaitTimeout.String(), "1ms to 1m"}
+	case o.Replicas < 0 || o.Replicas > 100:
+		return &FieldError{"wait", fmt.Sprint(o.Replicas), "1 to 100 replicas, or 0 for none"}
+	case o.ReplicaTimeout < 0 || o.ReplicaTimeout > 0 && o.ReplicaTimeout < time.Millisecond || o.ReplicaTimeout > time.Minute:
+		return &FieldError{"timeout", o.ReplicaTimeout.String(), "1ms to 1m"}
 	}
 	return nil
 }
@@ -66,7 +66,7 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientConfig) 
 	}
 	_, single := rdb.(*redis.Client)
 	_, cluster := rdb.(*redis.ClusterClient)
-	if opts.Wait > 0 && !single && !cluster {
+	if opts.Replicas > 0 && !single && !cluster {
 		return nil, errNoConnection(rdb)
 	}
 	return newClient(q, opts), nil
@@ -74,7 +74,7 @@ func NewClient(rdb redis.UniversalClient, downstream string, opts ClientConfig) 
 
 func newClient(q queue.Queue, opts ClientConfig) *Client {
 	opts.MaxPayload = cmp.Or(opts.MaxPayload, DefaultMaxPayload)
-	opts.WaitTimeout = cmp.Or(opts.WaitTimeout, DefaultWaitTimeout)
+	opts.ReplicaTimeout = cmp.Or(opts.ReplicaTimeout, DefaultReplicaTimeout)
 	c := &Client{q: q, opts: opts}
 	c.offers = coalesce.New(offerBatch, c.offerAll)
 	return c

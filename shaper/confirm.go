@@ -13,7 +13,7 @@ import (
 )
 
 // UnconfirmedError says that a job was stored, and that too few replicas said in time that they have it, see
-// ClientConfig.Wait. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
+// ClientConfig.Replicas. Whether it outlives the primary is unknown: offer it again under the same ID, which is accepted as a
 // duplicate once the replicas have it. It wraps ErrStore.
 type UnconfirmedError struct {
 	Tenant, ID string
@@ -40,15 +40,15 @@ func (e *UnconfirmedError) Unwrap() []error {
 
 // confirmed turns the answer to an accepted job into an UnconfirmedError where its replicas did not confirm it. A refusal
 // wrote nothing, so nothing need be confirmed.
-func (c *Client) confirmed(o Outcome, k *offerCall) Outcome {
-	if c.opts.Wait == 0 || o.Err != nil || o.Result.Status != Accepted {
+func (c *Client) confirmed(o Offered, k *offerCall) Offered {
+	if c.opts.Replicas == 0 || o.Err != nil || o.Result.Status != Accepted {
 		return o
 	}
 	n, err := k.waited.Result()
-	if err == nil && n >= int64(c.opts.Wait) {
+	if err == nil && n >= int64(c.opts.Replicas) {
 		return o
 	}
-	return Outcome{Err: &UnconfirmedError{o.Result.Tenant, o.Result.ID, c.opts.Wait, int(n), c.opts.WaitTimeout, err}}
+	return Offered{Err: &UnconfirmedError{o.Result.Tenant, o.Result.ID, c.opts.Replicas, int(n), c.opts.ReplicaTimeout, err}}
 }
 
 // confirmAttempts is how often calls are made at most, while a cluster says that they belong elsewhere: some 2 s in all.
@@ -90,8 +90,8 @@ func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
 // sendTo makes the calls at one server. It returns an error if one of them failed for a reason that is not its own.
 func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerCall) error {
 	const reply = 2 * time.Second // what the answer itself may take
-	if t := node.Options().ReadTimeout; t > 0 && t < c.opts.WaitTimeout+reply {
-		node = node.WithTimeout(c.opts.WaitTimeout + reply) // a pipeline does not heed WAIT's own
+	if t := node.Options().ReadTimeout; t > 0 && t < c.opts.ReplicaTimeout+reply {
+		node = node.WithTimeout(c.opts.ReplicaTimeout + reply) // a pipeline does not heed WAIT's own
 	}
 	pipe := node.Pipeline()
 	for _, k := range calls {
@@ -100,7 +100,7 @@ func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerC
 	// WAIT speaks of the connection's last write. A job that is known already wrote nothing, so something is written for it:
 	// who has that has all that was written before.
 	mark := pipe.Set(ctx, c.q.MarkKey(), 1, time.Minute)
-	waited := redis.NewIntCmd(ctx, "wait", c.opts.Wait, c.opts.WaitTimeout.Milliseconds())
+	waited := redis.NewIntCmd(ctx, "wait", c.opts.Replicas, c.opts.ReplicaTimeout.Milliseconds())
 	_ = pipe.Process(ctx, waited) // only queued
 	_, _ = pipe.Exec(ctx)         // each command has its own error
 	if mark.Err() != nil {

@@ -20,7 +20,7 @@ const waitBriefly = 200 * time.Millisecond
 
 // confirming is a client whose jobs one replica must have.
 func (w *world) confirming(timeout time.Duration) *Client {
-	return newClient(w.q, ClientConfig{Wait: 1, WaitTimeout: timeout})
+	return newClient(w.q, ClientConfig{Replicas: 1, ReplicaTimeout: timeout})
 }
 
 // unconfirmed fails the test unless an offer was stored and not confirmed, and returns what it was told.
@@ -102,9 +102,9 @@ func TestWaitNeedsAConnection(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: true})
 	defer ring.Close()
 	for name, f := range map[string]func() (*Client, error){
-		"wait":    func() (*Client, error) { return NewClient(ring, "d", ClientConfig{Wait: 1}) },
-		"101":     func() (*Client, error) { return NewClient(ring, "d", ClientConfig{Wait: 101}) },
-		"timeout": func() (*Client, error) { return NewClient(ring, "d", ClientConfig{WaitTimeout: time.Microsecond}) },
+		"wait":    func() (*Client, error) { return NewClient(ring, "d", ClientConfig{Replicas: 1}) },
+		"101":     func() (*Client, error) { return NewClient(ring, "d", ClientConfig{Replicas: 101}) },
+		"timeout": func() (*Client, error) { return NewClient(ring, "d", ClientConfig{ReplicaTimeout: time.Microsecond}) },
 	} {
 		if _, err := f(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want an error that names it", name, err)
@@ -286,7 +286,7 @@ func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 	}
 
 	cluster.Failover(replica)
-	again := newClient(w.q, ClientConfig{Wait: 1})
+	again := newClient(w.q, ClientConfig{Replicas: 1})
 	for begun := time.Now(); ; {
 		r, err := again.Offer(ctx, Spec{Tenant: "a", ID: "x", Type: "x"})
 		if err == nil && r.Duplicate {

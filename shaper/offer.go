@@ -55,8 +55,8 @@ func (c *Client) Enqueue(ctx context.Context, tenant string, task *asynq.Task, o
 	return c.Offer(ctx, s)
 }
 
-// Outcome is the answer to one Spec of OfferMany.
-type Outcome struct {
+// Offered is the answer to one Spec of OfferMany.
+type Offered struct {
 	Result Result
 	Err    error
 
@@ -64,10 +64,10 @@ type Outcome struct {
 }
 
 // OfferMany offers jobs in pipelines, each on its own: one that is invalid or refused hinders no other. It returns one
-// Outcome per Spec, in order; jobs of one tenant are accepted in order. It never waits for room: with on_full: block a full
+// Offered per Spec, in order; jobs of one tenant are accepted in order. It never waits for room: with on_full: block a full
 // bucket refuses.
-func (c *Client) OfferMany(ctx context.Context, specs []Spec) []Outcome {
-	out := make([]Outcome, len(specs))
+func (c *Client) OfferMany(ctx context.Context, specs []Spec) []Offered {
+	out := make([]Offered, len(specs))
 	valid := make([]*offering, 0, len(specs))
 	for i, s := range specs {
 		args, err := c.offerArgs(&s)
@@ -116,7 +116,7 @@ func (c *Client) offerArgs(s *Spec) ([]any, error) {
 		return nil, err
 	}
 	// An answer that replicas did not confirm names the id, so that the job can be offered again, as one that chose its own.
-	body, digest, err := bodyOf(s).Encode(named || c.opts.Wait > 0)
+	body, digest, err := bodyOf(s).Encode(named || c.opts.Replicas > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -209,8 +209,8 @@ type offerCall struct {
 	waited *redis.IntCmd // how many replicas have what it wrote; nil where they are not asked
 }
 
-// offerAll offers jobs, and returns an Outcome for each, in order.
-func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Outcome {
+// offerAll offers jobs, and returns an Offered for each, in order.
+func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Offered {
 	var calls []*offerCall
 	last := map[string]*offerCall{} // by tenant
 	for i, o := range jobs {
@@ -224,7 +224,7 @@ func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Outcome {
 		k.bytes += len(o.spec.Payload)
 		k.jobs = append(k.jobs, i)
 	}
-	out := make([]Outcome, len(jobs))
+	out := make([]Offered, len(jobs))
 	for len(calls) > 0 {
 		n := min(len(calls), offerCalls)
 		c.send(ctx, calls[:n], jobs, out)
@@ -234,8 +234,8 @@ func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Outcome {
 }
 
 // send makes some calls in one round trip.
-func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering, out []Outcome) {
-	if c.opts.Wait > 0 {
+func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering, out []Offered) {
+	if c.opts.Replicas > 0 {
 		c.sendConfirmed(ctx, calls)
 	} else {
 		c.sendPlain(ctx, calls)

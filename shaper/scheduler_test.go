@@ -101,8 +101,8 @@ func releasedInTime(t *testing.T) time.Duration {
 		if g == nil {
 			t.Fatalf("%v came, and the gate says %q", k, answer)
 		}
-		if g.Wait > 60*time.Millisecond {
-			t.Errorf("the ticket of %s came %v before its slot", g.ID, g.Wait)
+		if g.Ahead > 60*time.Millisecond {
+			t.Errorf("the ticket of %s came %v before its slot", g.ID, g.Ahead)
 		}
 		w.finish(g, queue.Finish{Ending: queue.EndOK})
 		slots = append(slots, g.Slot)

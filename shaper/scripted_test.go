@@ -82,7 +82,7 @@ func grantOf(g *queue.Grant) *model.Grant {
 	if g == nil {
 		return nil
 	}
-	return &model.Grant{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Slot: g.Slot.UnixMicro(), Wait: g.Wait.Microseconds(),
+	return &model.Grant{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Slot: g.Slot.UnixMicro(), Ahead: g.Ahead.Microseconds(),
 		Attempt: int64(g.Attempt), Charged: int64(g.Charged)}
 }
 

@@ -102,7 +102,7 @@ func (p *Pool) enter(t queue.Ticket) *start {
 
 // granted enters a start into the books of the pool, so that its lease is kept up. err tells that its job cannot be read.
 func (p *Pool) granted(g *queue.Grant, asked time.Time, err error) *start {
-	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Wait, asked, time.Now())}
+	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Ahead, asked, time.Now())}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.wait, s.recall = context.WithCancel(p.hold)
 	p.mu.Lock()
@@ -224,7 +224,7 @@ func (p *Pool) again(s *start) bool {
 		p.forget(s)
 		return false
 	}
-	at := p.clock.instant(grant.Slot, grant.Wait, asked, time.Now())
+	at := p.clock.instant(grant.Slot, grant.Ahead, asked, time.Now())
 	p.mu.Lock()
 	delete(p.running, s.grant.Token)
 	s.grant, s.asked, s.at, s.changing = grant, asked, at, false
@@ -258,7 +258,7 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 	base, fault := p.cfg.base()
 	ctx, stop := endsWith(ctx, base)
 	defer stop()
-	slot := s.asked.Add(g.Wait) // or a little earlier
+	slot := s.asked.Add(g.Ahead) // or a little earlier
 	// In a goroutine of asynq's, so that Goexit ends only the handler. It sleeps itself, so that no switch follows the sleep.
 	err := p.tasks.run(ctx, base, g, func(ctx context.Context, task *asynq.Task) {
 		lost := fmt.Errorf("handler ended its goroutine: %w", errHandler) // unless something else becomes of it

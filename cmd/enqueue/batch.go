@@ -59,7 +59,7 @@ func (o *offer) offerChunk(ctx context.Context, chunk []numbered, counted *tally
 	}
 	answers := o.patiently(ctx, specs)
 	for _, line := range chunk {
-		answer := shaper.Outcome{Err: line.err}
+		answer := shaper.Offered{Err: line.err}
 		if line.err == nil {
 			answer, answers = answers[0], answers[1:]
 		}
@@ -71,7 +71,7 @@ func (o *offer) offerChunk(ctx context.Context, chunk []numbered, counted *tally
 }
 
 // tell tells and counts the answer to one line. It returns an error if the store failed.
-func (o *offer) tell(line numbered, answer shaper.Outcome, counted *tally, bar *progress) error {
+func (o *offer) tell(line numbered, answer shaper.Offered, counted *tally, bar *progress) error {
 	var result wire.Result
 	switch err := answer.Err; {
 	case err == nil:

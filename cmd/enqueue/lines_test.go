@@ -112,23 +112,23 @@ func FuzzLines(f *testing.F) {
 }
 
 func TestWindow(t *testing.T) {
-	full := func(tenant string) shaper.Outcome {
-		return shaper.Outcome{Result: shaper.Result{Tenant: tenant, Status: shaper.Refused, Reason: shaper.RefusedFull, RetryAfter: time.Second}}
+	full := func(tenant string) shaper.Offered {
+		return shaper.Offered{Result: shaper.Result{Tenant: tenant, Status: shaper.Refused, Reason: shaper.RefusedFull, RetryAfter: time.Second}}
 	}
-	ok := func(tenant string) shaper.Outcome {
-		return shaper.Outcome{Result: shaper.Result{Tenant: tenant, Status: shaper.Accepted}}
+	ok := func(tenant string) shaper.Offered {
+		return shaper.Offered{Result: shaper.Result{Tenant: tenant, Status: shaper.Accepted}}
 	}
-	never := shaper.Outcome{Result: shaper.Result{Tenant: "a", Status: shaper.Refused, RetryAfter: -1}}
-	out := []shaper.Outcome{ok("a"), full("a"), never, full("a"), full("b"), full("a"), full("a")}
+	never := shaper.Offered{Result: shaper.Result{Tenant: "a", Status: shaper.Refused, RetryAfter: -1}}
+	out := []shaper.Offered{ok("a"), full("a"), never, full("a"), full("b"), full("a"), full("a")}
 	w, now := window{}, time.Now()
 	for _, step := range []struct {
-		answers []shaper.Outcome // to the round before
+		answers []shaper.Offered // to the round before
 		want    []int
 	}{
 		{nil, []int{1, 4}}, // the first of each tenant
-		{[]shaper.Outcome{ok("a"), full("b")}, []int{1, 3, 4}},
-		{[]shaper.Outcome{ok("a"), ok("a"), full("b")}, []int{1, 3, 4, 5, 6}},
-		{[]shaper.Outcome{ok("a"), full("a"), full("b")}, []int{1, 4}},
+		{[]shaper.Offered{ok("a"), full("b")}, []int{1, 3, 4}},
+		{[]shaper.Offered{ok("a"), ok("a"), full("b")}, []int{1, 3, 4, 5, 6}},
+		{[]shaper.Offered{ok("a"), full("a"), full("b")}, []int{1, 4}},
 	} {
 		w.learn(step.answers)
 		due, waits := w.due(out, now)

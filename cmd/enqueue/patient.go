@@ -13,7 +13,7 @@ import (
 //
 // After the first round it offers of each tenant only as many as are likely to find room, in order, so that jobs of a tenant
 // keep theirs and a long line of them costs little.
-func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Outcome {
+func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Offered {
 	out := o.client.OfferMany(ctx, specs)
 	if o.wait <= 0 {
 		return out
@@ -64,12 +64,12 @@ func (w window) of(tenant string) *waiting {
 }
 
 // waits reports whether a job was refused and may yet be accepted.
-func waits(o shaper.Outcome) bool {
+func waits(o shaper.Offered) bool {
 	return o.Err == nil && o.Result.Status != shaper.Accepted && o.Result.RetryAfter >= 0
 }
 
 // due returns when the next round is. Each tenant's first job that waits was told when it makes sense to ask again.
-func (w window) due(out []shaper.Outcome, now time.Time) (next time.Time, any bool) {
+func (w window) due(out []shaper.Offered, now time.Time) (next time.Time, any bool) {
 	for _, o := range out {
 		if !waits(o) {
 			continue
@@ -86,7 +86,7 @@ func (w window) due(out []shaper.Outcome, now time.Time) (next time.Time, any bo
 }
 
 // choose returns which of the refused jobs to offer next, in order: of each tenant that is due, or of all in the last round.
-func (w window) choose(out []shaper.Outcome, now time.Time, last bool) (round []int) {
+func (w window) choose(out []shaper.Offered, now time.Time, last bool) (round []int) {
 	taken := map[string]int{}
 	for i, o := range out {
 		tenant := o.Result.Tenant
@@ -99,7 +99,7 @@ func (w window) choose(out []shaper.Outcome, now time.Time, last bool) (round []
 	return round
 }
 
-func (w window) learn(answers []shaper.Outcome) {
+func (w window) learn(answers []shaper.Offered) {
 	offered, accepted := map[string]int{}, map[string]int{}
 	for _, a := range answers {
 		offered[a.Result.Tenant]++

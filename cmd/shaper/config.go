@@ -40,7 +40,7 @@ func checkConfig(c *cli.Context) error {
 		}
 		p := d.Policy.WithDefaults().Defaults
 		fmt.Fprintf(c.App.Writer, "downstream %s: each tenant %s, %d may wait; %d tenants named\n", d.Name, p.Rate, p.Depth, len(d.Tenants))
-		if n := d.Client.Wait; n > 0 {
+		if n := d.Client.Replicas; n > 0 {
 			fmt.Fprintf(c.App.Writer, "downstream %s: accepts a job once %d replicas have it too\n", d.Name, n)
 		}
 		for _, rule := range cmdline.RuleTexts(d.Policy.Admit) {

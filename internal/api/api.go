@@ -31,7 +31,7 @@ import (
 
 // Client offers and finds jobs of one downstream; *shaper.Client is one.
 type Client interface {
-	OfferMany(ctx context.Context, specs []shaper.Spec) []shaper.Outcome
+	OfferMany(ctx context.Context, specs []shaper.Spec) []shaper.Offered
 	Find(ctx context.Context, tenant, id string) (shaper.Job, error)
 }
 

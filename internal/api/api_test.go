@@ -266,18 +266,18 @@ func TestHealth(t *testing.T) {
 
 // stub is a store that answers what it is told.
 type stub struct {
-	outcome shaper.Outcome
+	outcome shaper.Offered
 	err     error
 }
 
-func (s stub) OfferMany(context.Context, []shaper.Spec) []shaper.Outcome {
-	return []shaper.Outcome{s.outcome}
+func (s stub) OfferMany(context.Context, []shaper.Spec) []shaper.Offered {
+	return []shaper.Offered{s.outcome}
 }
 func (s stub) Find(context.Context, string, string) (shaper.Job, error) { return shaper.Job{}, s.err }
 
 func TestStoreAway(t *testing.T) {
 	away := errors.Join(shaper.ErrStore, errors.New("dial tcp 10.0.0.5:6379: secret host"))
-	url := serveOn(t, stub{shaper.Outcome{Err: away}, away}, nil)
+	url := serveOn(t, stub{shaper.Offered{Err: away}, away}, nil)
 	for _, method := range []string{"POST", "GET"} {
 		path := jobsPath
 		if method == "GET" {
@@ -289,13 +289,13 @@ func TestStoreAway(t *testing.T) {
 		}
 	}
 	alone := &shaper.UnconfirmedError{Tenant: "acme", ID: "j7", Want: 2, Got: 1, Within: time.Second, Err: away}
-	url = serveOn(t, stub{outcome: shaper.Outcome{Err: alone}}, nil)
+	url = serveOn(t, stub{outcome: shaper.Offered{Err: alone}}, nil)
 	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`); a.status != 503 || a.header.Get("Retry-After") != "1" || strings.Contains(a.body, "secret") ||
 		!strings.Contains(a.body, "job j7 of tenant acme was stored, but 1 of 2 replicas confirmed it within 1s") {
 		t.Errorf("not confirmed: %d %v %s", a.status, a.header, a.body)
 	}
 	full := shaper.Result{ID: "a", Status: shaper.Refused, Reason: shaper.RefusedMemory, RetryAfter: 1500 * time.Millisecond}
-	url = serveOn(t, stub{outcome: shaper.Outcome{Result: full}}, nil)
+	url = serveOn(t, stub{outcome: shaper.Offered{Result: full}}, nil)
 	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`); a.status != 503 || a.header.Get("Retry-After") != "2" || a.fields["reason"] != "store_full" {
 		t.Errorf("store full: %d %v %s", a.status, a.header, a.body)
 	}

@@ -45,7 +45,7 @@ func listening(t *testing.T, client Client) string {
 func TestHalfOpenConnections(t *testing.T) {
 	t.Parallel()
 	const half = 500
-	address := listening(t, stub{outcome: shaper.Outcome{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
+	address := listening(t, stub{outcome: shaper.Offered{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
 	conns := make([]net.Conn, half)
 	for i := range conns {
 		conn, err := net.Dial("tcp", address)
@@ -79,7 +79,7 @@ func TestHalfOpenConnections(t *testing.T) {
 
 // More clients than are served at a time wait for one of them to leave.
 func TestConnectionsAreLimited(t *testing.T) {
-	address := listening(t, stub{outcome: shaper.Outcome{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
+	address := listening(t, stub{outcome: shaper.Offered{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
 	begun := time.Now()
 	conns := make([]net.Conn, maxConnections)
 	for i := range conns {

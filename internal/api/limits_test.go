@@ -88,7 +88,7 @@ func TestLimitedForGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := policing.Judge([]policing.Ruling{{Rule: rule, Asked: true, Decision: buckets.Decision{Limit: 2, Remaining: 2, RetryAfter: buckets.Never}}})
-	url := serveOn(t, stub{outcome: shaper.Outcome{Result: shaper.Result{
+	url := serveOn(t, stub{outcome: shaper.Offered{Result: shaper.Result{
 		ID: "j", Tenant: "acme", Downstream: "d", Status: shaper.Refused, Reason: shaper.RefusedLimited, RetryAfter: -1, Admission: &v}}}, nil)
 	a := ask(t, "POST", url+jobsPath, `{"type":"x"}`)
 	if a.status != 429 || a.header.Get("Retry-After") != "" || a.fields["retry_after_ms"] != -1.0 || a.header.Get("X-RateLimit-Limit") != "2" {

@@ -44,13 +44,13 @@ func (c *told) asked() (offers, finds int) {
 	return c.offers, c.finds
 }
 
-func (c *told) OfferMany(ctx context.Context, _ []shaper.Spec) []shaper.Outcome {
+func (c *told) OfferMany(ctx context.Context, _ []shaper.Spec) []shaper.Offered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offers++
 	deadline, _ := ctx.Deadline()
 	c.allowed = time.Until(deadline)
-	return []shaper.Outcome{{Err: c.err}}
+	return []shaper.Offered{{Err: c.err}}
 }
 
 func (c *told) Find(context.Context, string, string) (shaper.Job, error) {

@@ -197,8 +197,8 @@ func (d *daemon) handler(ctx context.Context, loopback bool) (*api.Handler, erro
 		cfg.Clients, cfg.Hitters, cfg.Confirm = map[string]api.Client{}, map[string]api.Hitters{}, map[string]time.Duration{}
 		for i, ds := range d.cfg.Downstreams {
 			cfg.Clients[ds.Name], cfg.Hitters[ds.Name] = d.queues[i], d.top.Hitters(ds.Name)
-			if ds.Client.Wait > 0 {
-				cfg.Confirm[ds.Name] = cmp.Or(ds.Client.WaitTimeout, shaper.DefaultWaitTimeout)
+			if ds.Client.Replicas > 0 {
+				cfg.Confirm[ds.Name] = cmp.Or(ds.Client.ReplicaTimeout, shaper.DefaultReplicaTimeout)
 			}
 		}
 		d.top.Start(context.Background()) // stop ends it, in its turn

@@ -131,7 +131,7 @@ downstreams:
 					Lead: 30 * time.Millisecond, Lease: time.Minute, MaxCrashes: 2, DepartureLog: 5000, UnknownTenants: shaper.RefuseUnknown,
 					Defaults: shaper.Policy{MaxWait: 48 * time.Hour, OnFull: shaper.Block},
 				},
-				Client: shaper.ClientConfig{Wait: 2, WaitTimeout: 250 * time.Millisecond},
+				Client: shaper.ClientConfig{Replicas: 2, ReplicaTimeout: 250 * time.Millisecond},
 				Tenants: map[string]shaper.Policy{
 					"1e3":  {},
 					"null": {MaxWait: -1, OnFull: shaper.DropOldest},

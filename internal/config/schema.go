@@ -36,10 +36,10 @@ var downstreamTable = setting.Table[Downstream]{
 // durabilityTable has the ranges of shaper.ClientConfig, whose Validate knows them for programs.
 var durabilityTable = setting.Table[shaper.ClientConfig]{
 	setting.WholeOrZero("wait", "", "replicas that must have a job, too, before it counts as accepted",
-		func(o *shaper.ClientConfig) *int { return &o.Wait }, 100, " replicas, or 0 for none"),
+		func(o *shaper.ClientConfig) *int { return &o.Replicas }, 100, " replicas, or 0 for none"),
 	setting.Duration("timeout", "", "how long they may take",
-		func(o *shaper.ClientConfig) *time.Duration { return &o.WaitTimeout }, time.Nanosecond, time.Millisecond, time.Minute,
-		shaper.DefaultWaitTimeout),
+		func(o *shaper.ClientConfig) *time.Duration { return &o.ReplicaTimeout }, time.Nanosecond, time.Millisecond, time.Minute,
+		shaper.DefaultReplicaTimeout),
 }
 
 func (d *decoder) downstream(name string, n node) Downstream {

@@ -5,7 +5,7 @@ type Grant struct {
 	Tenant, ID string
 	Token      string // that owns the job from now on
 	Slot       int64
-	Wait       int64 // µs until the slot; negative if it passed
+	Ahead      int64 // µs until the slot; negative if it passed
 	Attempt    int64
 	Charged    int64 // starts that count against the maximum of attempts, this one included
 }

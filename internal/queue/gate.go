@@ -54,7 +54,7 @@ func NewToken(pool string) string { return pool + "." + nonce() }
 type Grant struct {
 	Ticket
 	Token     string
-	Wait      time.Duration // from the moment the reply was made until the slot; negative if the slot passed
+	Ahead     time.Duration // from the moment the reply was made until the slot; negative if the slot passed
 	Slot      time.Time     // by Redis' clock
 	Attempt   int           // which start of the job this is, from 1; if it never happens, the next one has this number
 	Charged   int           // starts that count against MaxAttempts, this one included
@@ -111,7 +111,7 @@ func (g *Gate) ask(ctx context.Context, t Ticket, old, token string) (*Grant, st
 func ReadGrant(r *Reply, token string) (*Grant, error) {
 	g := &Grant{Token: token}
 	g.Tenant, g.ID = r.Str(), r.Str()
-	g.Wait, g.Slot = r.Micros(), r.Instant()
+	g.Ahead, g.Slot = r.Micros(), r.Instant()
 	g.Attempt, g.Charged = int(r.Int()), int(r.Int())
 	g.Tolerance, g.Lease = r.Micros(), r.Micros()
 	g.Timeout = time.Duration(r.Int()) * time.Millisecond

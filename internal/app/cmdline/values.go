@@ -53,8 +53,8 @@ func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
 // names the store does.
 func WaitReplicas(o *shaper.ClientConfig) []cli.Flag {
 	return cliutil.FromEnv(
-		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Wait),
-		PositiveDuration("wait-replicas-timeout", "how long they may take: `DURATION` (default: 1s)", &o.WaitTimeout),
+		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Replicas),
+		PositiveDuration("wait-replicas-timeout", "how long they may take: `DURATION` (default: 1s)", &o.ReplicaTimeout),
 	)
 }
 

@@ -36,7 +36,7 @@ var settings = []setting{
 	{"no persistence", nil, shaper.ClientConfig{}, "all", "some"},
 	{"RDB only (save 1 1)", []string{"--save", "1 1"}, shaper.ClientConfig{}, "some", "some"},
 	{"AOF always", aof("always"), shaper.ClientConfig{}, "nothing", "some"},
-	{"AOF everysec, wait: 1", aof("everysec"), shaper.ClientConfig{Wait: 1, WaitTimeout: 10 * time.Second}, "some", "nothing"},
+	{"AOF everysec, wait: 1", aof("everysec"), shaper.ClientConfig{Replicas: 1, ReplicaTimeout: 10 * time.Second}, "some", "nothing"},
 	{"AOF everysec, min-replicas-to-write 1", append(aof("everysec"), "--min-replicas-to-write", "1"), shaper.ClientConfig{}, "some", "some"},
 }
 

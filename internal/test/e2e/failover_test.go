@@ -50,7 +50,7 @@ func (r *rig) gather(replicas int) *crowd {
 	for _, tenants := range [][]string{sureTenants, fastTenants} {
 		opts := shaper.ClientConfig{}
 		if tenants[0] == sureTenants[0] {
-			opts.Wait, opts.WaitTimeout = replicas, 500*time.Millisecond
+			opts.Replicas, opts.ReplicaTimeout = replicas, 500*time.Millisecond
 		}
 		rdb, err := redisurl.Open(r.url, redisurl.Config{})
 		r.must(err)
@@ -309,9 +309,9 @@ func TestReplicaBehindIsPromoted(t *testing.T) {
 	r := newServerRig(t)
 	link := redistest.StartLink(t, r.server.Addr())
 	replica := redistest.StartReplica(t, r.server, link.Addr())
-	sure, err := shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{Wait: 1, WaitTimeout: 500 * time.Millisecond})
+	sure, err := shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{Replicas: 1, ReplicaTimeout: 500 * time.Millisecond})
 	r.must(err)
-	patient, err := shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{Wait: 1, WaitTimeout: 30 * time.Second})
+	patient, err := shaper.NewClient(r.rdb, r.name, shaper.ClientConfig{Replicas: 1, ReplicaTimeout: 30 * time.Second})
 	r.must(err)
 	offerTo := func(client *shaper.Client, tenant string, n int) (accepted []string) {
 		specs := make([]shaper.Spec, n)
