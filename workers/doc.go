@@ -11,5 +11,5 @@
 // A handler that was written for asynq runs as it is: its context and its task are asynq's own (see New), and the callbacks of an
 // asynq.Config are fields of Config. docs/migrating-from-asynq.md tells what is different.
 //
-// asynq carries tickets, not jobs: see queue.Ticket, and docs/architecture.md for what can go wrong in between.
+// asynq carries tickets, not jobs: see package internal/queue, and docs/architecture.md for what can go wrong in between.
 package workers
