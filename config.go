@@ -34,7 +34,8 @@ type Config struct {
 	Roles       Role          // what this process does; default: all if there is a Handler, else nothing
 	Concurrency int           // places: how many jobs run at a time in this process; default 10
 
-	// These four are asynq's own, so that what stands in an asynq.Config can be copied; see workers.Config.
+	// These four are asynq's own, so that what stands in an asynq.Config can be copied; see
+	// workers.Config.
 	BaseContext    func() context.Context // a handler's context has its values, and ends with it
 	ErrorHandler   asynq.ErrorHandler     // is told of each error that a handler returned
 	IsFailure      func(error) bool       // whether an error costs an attempt; default: all do

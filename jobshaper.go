@@ -12,18 +12,18 @@
 //
 // What a Queue promises:
 //
-//   - Spacing. Every start of a handler, of a retry and after a crash too, owns a slot of its own on
-//     its tenant's timeline, at least 1/rate after the one before, and happens between the slot and
-//     a tolerance (20 ms) after it. Idle time earns no credit: there is no burst.
-//   - The rate is kept, not only not exceeded: with a backlog and a healthy worker, lateness does not
-//     add up.
+//   - Spacing. Every start of a handler, of a retry and after a crash too, owns a slot of its own
+//     on its tenant's timeline, at least 1/rate after the one before, and happens between the slot
+//     and a tolerance (20 ms) after it. Idle time earns no credit: there is no burst.
+//   - The rate is kept, not only not exceeded: with a backlog and a healthy worker, lateness does
+//     not add up.
 //   - Accepted means kept. A job that was accepted is run to an end, at least once: it starts again
 //     only where its worker died or was cut off, or where Redis lost what it had acknowledged. A
 //     handler that must not act twice can tell by the job's ID and its Attempt, see JobFrom.
-//   - Refused leaves no trace, and is a value, not an error: Result.Status, with the Reason and with
-//     RetryAfter, the least wait after which trying again makes sense. An error means that the input
-//     is invalid (ErrInvalid; a *FieldError names the field) or that Redis failed (ErrStore; offer
-//     the job again under the same ID).
+//   - Refused leaves no trace, and is a value, not an error: Result.Status, with the Reason and
+//     with RetryAfter, the least wait after which trying again makes sense. An error means that the
+//     input is invalid (ErrInvalid; a *FieldError names the field) or that Redis failed (ErrStore;
+//     offer the job again under the same ID).
 //   - First in, first out within a tenant; what comes back goes to the front. Tenants do not hurt
 //     each other, and share by weight what they share.
 //
@@ -166,8 +166,8 @@ func (q *Queue) start(ctx context.Context) error {
 // then fails. In this order:
 //
 //  1. no more jobs are handed to workers that are about to go
-//  2. what runs may end within Config.Grace; then its context ends with ErrStopping, and what has not
-//     ended goes back to the front of its bucket, uncharged
+//  2. what runs may end within Config.Grace; then its context ends with ErrStopping, and what has
+//     not ended goes back to the front of its bucket, uncharged
 //
 // Jobs may still be offered: they wait in Redis, not here.
 func (q *Queue) Stop() {

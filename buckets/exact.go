@@ -80,5 +80,6 @@ func (a span) count(events, period int64) int64 {
 // clampInstant brings an instant into the range that the arithmetic is exact for.
 func clampInstant(now int64) int64 { return min(max(now, 0), MaxInstant) }
 
-// micros converts whole µs, what the algorithms count in, back; every span fits, as MaxSpan is far below 292 years.
+// micros converts whole µs, what the algorithms count in, back; every span fits, as MaxSpan is far
+// below 292 years.
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What a script answers is not trusted to be well formed: a decision is within its limit, or there is an error.
+// What a script answers is not trusted to be well formed: a decision is within its limit, or there
+// is an error.
 func FuzzDecode(f *testing.F) {
 	for _, v := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64, 1e15} {
 		f.Add(v, int64(1), v, v, int64(1), uint8(3), false)

@@ -13,8 +13,8 @@ var ErrParameter = errors.New("invalid parameter")
 // Depth counts the places: a job that would find Depth or more before it is refused. The job that
 // leaves at once takes a place until the interval is over.
 //
-// It decides and promises; it holds no jobs. Its state is one Timeline, which the caller keeps. Rate,
-// Depth and Grace may differ from call to call.
+// It decides and promises; it holds no jobs. Its state is one Timeline, which the caller keeps.
+// Rate, Depth and Grace may differ from call to call.
 type LeakyQueue struct {
 	Depth int64
 	Rate  Rate

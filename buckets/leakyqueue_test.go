@@ -19,7 +19,8 @@ const t0 = int64(1_700_000_000_000_000)
 // offers is a way to offer jobs to a queue, one after the other.
 type offers func(q LeakyQueue, now int64) QueueDecision
 
-// offerers are the three ways: in Go, and by the script on each kind of store. Each gives a fresh queue.
+// offerers are the three ways: in Go, and by the script on each kind of store. Each gives a fresh
+// queue.
 func offerers(t *testing.T) map[string]func(t *testing.T) offers {
 	in := func(client redis.Scripter) func(*testing.T) offers {
 		n := 0

@@ -37,7 +37,8 @@ func contested(round int) (paramSets []Params, prefix string) {
 	return paramSets, fmt.Sprint("round", round)
 }
 
-// runAsker answers each line on stdin, "round algorithm", with how many of its requests passed and how many failed.
+// runAsker answers each line on stdin, "round algorithm", with how many of its requests passed and
+// how many failed.
 func runAsker(address string) int {
 	client := redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
 	defer client.Close()
@@ -71,8 +72,8 @@ func runAsker(address string) int {
 	}
 }
 
-// Exactly the limit passes when 200 goroutines in four processes ask for one key at once, for every algorithm, in every round: a
-// few here, a hundred with JOBSHAPER_SOAK=1.
+// Exactly the limit passes when 200 goroutines in four processes ask for one key at once, for every
+// algorithm, in every round: a few here, a hundred with JOBSHAPER_SOAK=1.
 func TestRedisManyProcesses(t *testing.T) {
 	t.Parallel()
 	rounds := 3

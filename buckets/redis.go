@@ -222,7 +222,8 @@ func (r *Redis) takeEach(ctx context.Context, batch []request) []taken {
 	return out
 }
 
-// rowError is what Redis said of one request among several: the same as it would have said of it alone.
+// rowError is what Redis said of one request among several: the same as it would have said of it
+// alone.
 type rowError string
 
 func (e rowError) Error() string { return string(e) }

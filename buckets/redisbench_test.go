@@ -9,8 +9,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// BenchmarkRedis measures one key at a rate that always admits, asked by several callers that share round trips, each with a deadline
-// of its own.
+// BenchmarkRedis measures one key at a rate that always admits, asked by several callers that share
+// round trips, each with a deadline of its own.
 func BenchmarkRedis(b *testing.B) {
 	rdb := redistest.Start(b).Client()
 	ask := func(b *testing.B, l *Redis) {

@@ -23,10 +23,10 @@ var (
 // LuaTimeline returns the source of Timeline as Lua functions, for a larger script; see its head.
 func LuaTimeline() string { return luaTimeline }
 
-// OfferIn is Offer for a Timeline that is kept in Redis under a key, a hash that goes by itself after an
-// hour. It decides at the instant now, µs since the epoch, whatever the server's clock says: for tests and
-// traces, since callers with clocks of their own share no timeline. Its error wraps ErrStore. The queue must
-// be valid.
+// OfferIn is Offer for a Timeline that is kept in Redis under a key, a hash that goes by itself
+// after an hour. It decides at the instant now, µs since the epoch, whatever the server's clock
+// says: for tests and traces, since callers with clocks of their own share no timeline. Its error
+// wraps ErrStore. The queue must be valid.
 func (q LeakyQueue) OfferIn(ctx context.Context, client redis.Scripter, key string, now int64) (QueueDecision, error) {
 	most, _ := q.Rate.span(q.Depth - 1)
 	rate := fmt.Sprintf("%d/%d", q.Rate.Events, q.Rate.periodMicros())

@@ -155,7 +155,8 @@ func (p *plan) decode(row []any, n int64) (answer, error) {
 	if n > p.limit {
 		n, v[0] = 0, 1 // a look; the caller makes a refusal of it
 	}
-	// What stands under a key may have been written by anybody: the arithmetic below wants numbers that can be.
+	// What stands under a key may have been written by anybody: the arithmetic below wants numbers
+	// that can be.
 	var a answer
 	ok := true
 	for _, x := range v {

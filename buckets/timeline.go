@@ -43,15 +43,16 @@ type Terms struct {
 	Most time.Duration
 }
 
-// Earliest returns the slot that a grant at now would get, rounded up to the µs: the next departure,
-// also if it passed no longer than Grace ago, else now. It changes nothing. The rate must be valid.
+// Earliest returns the slot that a grant at now would get, rounded up to the µs: the next
+// departure, also if it passed no longer than Grace ago, else now. It changes nothing. The rate
+// must be valid.
 func (t Timeline) Earliest(r Rate, now int64, terms Terms) int64 {
 	now = clampInstant(now)
 	return t.at(r, now, terms).earliest(now, terms).ceil()
 }
 
-// Grant returns the timeline in which slot is taken at the instant now: what Earliest returned, or a
-// later one, if something else than this timeline decided it. The next departure is one exact
+// Grant returns the timeline in which slot is taken at the instant now: what Earliest returned, or
+// a later one, if something else than this timeline decided it. The next departure is one exact
 // interval after the departure that slot stands for.
 func (t Timeline) Grant(r Rate, slot, now int64, terms Terms) Timeline {
 	now = clampInstant(now)
@@ -66,7 +67,8 @@ func (t Timeline) Grant(r Rate, slot, now int64, terms Terms) Timeline {
 
 // Settled returns the timeline as it is to be kept. It differs from t after an Epoch, for which it
 // has what was taken for granted, so that the next Epoch finds a departure that it need not put off
-// again; and after a step back of the clock, so that the time until a departure runs from the step on.
+// again; and after a step back of the clock, so that the time until a departure runs from the step
+// on.
 func (t Timeline) Settled(r Rate, now int64, terms Terms) Timeline {
 	now = clampInstant(now)
 	if stepped := !t.Rate.IsZero() && now < t.Seen; !stepped && !terms.doubt(t) {

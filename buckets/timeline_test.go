@@ -80,7 +80,8 @@ func TestTimelineTrace(t *testing.T) {
 	}
 }
 
-// What a timeline takes for granted after one restart need not be taken for it again after the next.
+// What a timeline takes for granted after one restart need not be taken for it again after the
+// next.
 func TestTimelineSettlesOnce(t *testing.T) {
 	const ms = int64(1000)
 	terms := func(epoch int64) Terms { return Terms{Epoch: t0 + epoch*ms, Ahead: 60 * time.Millisecond} }
@@ -171,9 +172,9 @@ func TestTimelineSpacing(t *testing.T) {
 	})
 }
 
-// The clock may step as it likes. Nobody waits longer than two intervals beyond what the
-// grant before was told (its own turn, and one for the step), and only a step forward, which looks like idle time, can
-// make a gap short: that one gap.
+// The clock may step as it likes. Nobody waits longer than two intervals beyond what the grant
+// before was told (its own turn, and one for the step), and only a step forward, which looks like
+// idle time, can make a gap short: that one gap.
 func TestTimelineClockSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := PerSecond(rapid.Int64Range(1, 1000).Draw(t, "rate"))

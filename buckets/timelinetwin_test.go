@@ -11,7 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// timelineScript grants a slot on a timeline in a hash: the earliest, or one that is ARGV[6] µs later.
+// timelineScript grants a slot on a timeline in a hash: the earliest, or one that is ARGV[6] µs
+// later.
 var timelineScript = redis.NewScript(luaChanges + luaTimeline + `
 local fields, h = { 'slot', 'next', 'rem', 'r', 'seen' }, {}
 for i, v in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do h[fields[i]] = v or nil end
@@ -28,7 +29,8 @@ redis.call('HSET', KEYS[1], unpack(changed))
 local function int(n) return string.format('%d', n) end
 return { int(slot), int(tl.next), int(tl.rem), tl.rate, int(tl.seen) }`)
 
-// Whatever the rates, the clock, restarts, the grace and what else may bind: the script is the function in Go.
+// Whatever the rates, the clock, restarts, the grace and what else may bind: the script is the
+// function in Go.
 func TestTimelineIsItsScript(t *testing.T) {
 	for name, client := range map[string]redis.UniversalClient{"redis": redistest.Open(t), "miniredis": redistest.Mini(t)} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package cmd_test runs both programs as a user does: testdata/*.txtar are command lines with what they print and how they
-// exit, on a Redis of their own or on the embedded store. To that Redis they log in as the user of deploy/users.acl, which
-// may do no more than they need.
+// Package cmd_test runs both programs as a user does: testdata/*.txtar are command lines with what
+// they print and how they exit, on a Redis of their own or on the embedded store. To that Redis
+// they log in as the user of deploy/users.acl, which may do no more than they need.
 package cmd_test
 
 import (
@@ -28,8 +28,8 @@ var bin string
 
 func TestMain(m *testing.M) {
 	testenv.Abreast(4)
-	// What a shell runs in its background ignores interrupts, and so would the daemons here, which are interrupted twice. Who
-	// catches a signal starts processes that do not ignore it.
+	// What a shell runs in its background ignores interrupts, and so would the daemons here, which
+	// are interrupted twice. Who catches a signal starts processes that do not ignore it.
 	if signal.Ignored(os.Interrupt) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
@@ -99,8 +99,8 @@ var users = func() string {
 
 const password = "s3cret-redis"
 
-// denials fails the test for each thing that the user was refused. Some would not show otherwise: what a script tries in a
-// pcall, what is only logged.
+// denials fails the test for each thing that the user was refused. Some would not show otherwise:
+// what a script tries in a pcall, what is only logged.
 func denials(t *testing.T, rdb *redis.Client) {
 	entries, err := rdb.ACLLog(context.Background(), 100).Result()
 	if err != nil {
@@ -111,7 +111,8 @@ func denials(t *testing.T, rdb *redis.Client) {
 	}
 }
 
-// ask sends a command as the user of a URL: redis COMMAND ARG… must be answered, ! redis COMMAND ARG… refused for lack of rights.
+// ask sends a command as the user of a URL: redis COMMAND ARG… must be answered, ! redis COMMAND
+// ARG… refused for lack of rights.
 func ask(ts *testscript.TestScript, url string, refused bool, args []string) {
 	o, err := redis.ParseURL(url)
 	ts.Check(err)
@@ -128,7 +129,8 @@ func ask(ts *testscript.TestScript, url string, refused bool, args []string) {
 	}
 }
 
-// until runs a command again and again until it succeeds and prints what matches: until PATTERN COMMAND ARG…
+// until runs a command again and again until it succeeds and prints what matches: until PATTERN
+// COMMAND ARG…
 func until(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: until PATTERN COMMAND ARG...")
@@ -162,7 +164,8 @@ func snapshot(ts *testscript.TestScript, rdb *redis.Client, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(b.String()), 0o600))
 }
 
-// pairs checks that the last stdout has a JSON string field with these values, in this order: pairs FIELD VALUE…
+// pairs checks that the last stdout has a JSON string field with these values, in this order: pairs
+// FIELD VALUE…
 func pairs(ts *testscript.TestScript, _ bool, args []string) {
 	re := regexp.MustCompile(`"` + args[0] + `":"([^"]*)"`)
 	var got []string

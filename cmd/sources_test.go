@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// scriptTexts are the only expressions that may become the text of a script, by file: embedded files, and constants.
+// scriptTexts are the only expressions that may become the text of a script, by file: embedded
+// files, and constants.
 var scriptTexts = map[string][]string{
 	"buckets/script.go":           {"source", "LuaFunctions() + luaAll", `source + "local ask, write = " + name + ", " + strconv.FormatBool(write) + "\n" + luaEach`},
 	"internal/queue/scripts.go":   {"src"},
@@ -22,8 +23,9 @@ var scriptTexts = map[string][]string{
 	"workers/drainclient.go":      {"mayWrite + script", "addText"}, // script is a constant of asynq's
 }
 
-// No value is written into the text of a script, where it could become a command: all scripts are made in places that this test
-// knows. And nothing serves pprof or expvar, which tell about memory and arguments.
+// No value is written into the text of a script, where it could become a command: all scripts are
+// made in places that this test knows. And nothing serves pprof or expvar, which tell about memory
+// and arguments.
 func TestSources(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

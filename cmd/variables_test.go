@@ -9,9 +9,10 @@ import (
 	"testing"
 )
 
-// TestVariables holds every flag of every command against the list of those that take an environment variable: the connection, the
-// output, and the daemon's own. A variable that is set for a daemon must change no policy that a command sets beside it, and those
-// that describe a job to its command (SHAPER_TENANT, SHAPER_DOWNSTREAM …) are read by none.
+// TestVariables holds every flag of every command against the list of those that take an
+// environment variable: the connection, the output, and the daemon's own. A variable that is set
+// for a daemon must change no policy that a command sets beside it, and those that describe a job
+// to its command (SHAPER_TENANT, SHAPER_DOWNSTREAM …) are read by none.
 func TestVariables(t *testing.T) {
 	store := []string{"SHAPER_DATA_DIR", "SHAPER_REDIS"}
 	output := []string{"SHAPER_JSON"}

@@ -20,6 +20,6 @@
 // where Redis is away, failure.go does. Waiter (wait.go) waits until a request may pass. Package
 // httplimit puts a Checker before any http.Handler. Hybrid (hybrid.go, lease.go) is a limiter that
 // leases tokens from Redis and decides without it; Single makes a Checker of it. Hitters counts who
-// offers the most (sketch.go: in memory that does not grow), and is what a rule for heavy keys asks.
-// Named and Judge are for a Checker other than ours.
+// offers the most (sketch.go: in memory that does not grow), and is what a rule for heavy keys
+// asks. Named and Judge are for a Checker other than ours.
 package policing

@@ -69,8 +69,8 @@ func (g *guard) open() bool {
 	return !closed
 }
 
-// obeysDeadlines returns an error for a client that is a nil pointer, or would wait for a dead server
-// whatever a context says.
+// obeysDeadlines returns an error for a client that is a nil pointer, or would wait for a dead
+// server whatever a context says.
 func obeysDeadlines(client redis.UniversalClient) error {
 	if value, want := usable.Client(client); want != "" {
 		return fmt.Errorf("%w: Redis: %s: want %s", buckets.ErrParameter, value, want)

@@ -79,8 +79,8 @@ func longer(a, b time.Duration) bool {
 	return a > b
 }
 
-// Judge returns the verdict that follows from rulings, which it keeps: for a Checker other than ours,
-// such as a queue whose script asks the rules.
+// Judge returns the verdict that follows from rulings, which it keeps: for a Checker other than
+// ours, such as a queue whose script asks the rules.
 func Judge(rulings []Ruling) Verdict {
 	v := Verdict{Rulings: rulings}
 	v.settle()

@@ -10,10 +10,12 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// Admin is the operator's view of one downstream: its policies, tenants and jobs. It needs no scheduler or worker in its
-// process. Every change holds at once, for the backlog too. It is safe for concurrent use.
+// Admin is the operator's view of one downstream: its policies, tenants and jobs. It needs no
+// scheduler or worker in its process. Every change holds at once, for the backlog too. It is safe
+// for concurrent use.
 //
-// Where a tenant or the downstream was never seen, every call but those that set policies returns an *UnseenError.
+// Where a tenant or the downstream was never seen, every call but those that set policies returns
+// an *UnseenError.
 type Admin struct{ q queue.Queue }
 
 // NewAdmin returns an Admin. It does not talk to Redis.
@@ -39,7 +41,8 @@ func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 	return readDownstream(h).WithDefaults(), nil
 }
 
-// SetDownstream sets those fields of the downstream's policy that are set in p; the others stay as they are.
+// SetDownstream sets those fields of the downstream's policy that are set in p; the others stay as
+// they are.
 func (a *Admin) SetDownstream(ctx context.Context, p DownstreamPolicy) error {
 	if err := p.Validate(); err != nil {
 		return err
@@ -54,8 +57,8 @@ func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) e
 	return err
 }
 
-// Pause lets nothing of a tenant start for d, or until it is resumed if d is not positive. What runs goes on.
-// The empty tenant is the whole downstream.
+// Pause lets nothing of a tenant start for d, or until it is resumed if d is not positive. What
+// runs goes on. The empty tenant is the whole downstream.
 func (a *Admin) Pause(ctx context.Context, tenant string, d time.Duration) error {
 	us := "-1"
 	if d > 0 {
@@ -64,7 +67,8 @@ func (a *Admin) Pause(ctx context.Context, tenant string, d time.Duration) error
 	return a.pause(ctx, tenant, us)
 }
 
-// Resume ends a pause, also one that a throttled job caused. The backlog leaves at the tenant's rate, without a burst.
+// Resume ends a pause, also one that a throttled job caused. The backlog leaves at the tenant's
+// rate, without a burst.
 func (a *Admin) Resume(ctx context.Context, tenant string) error { return a.pause(ctx, tenant, "0") }
 
 func (a *Admin) pause(ctx context.Context, tenant, us string) error {
@@ -75,7 +79,8 @@ func (a *Admin) pause(ctx context.Context, tenant, us string) error {
 	return err
 }
 
-// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of a pool of workers.
+// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of
+// a pool of workers.
 func (a *Admin) Seen(ctx context.Context) (bool, error) {
 	n, err := a.q.RDB.Exists(ctx, a.q.DownstreamKey()).Result()
 	if err != nil {
@@ -84,7 +89,8 @@ func (a *Admin) Seen(ctx context.Context) (bool, error) {
 	return n == 1, nil
 }
 
-// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in internal/queue/lua/lib/tenant.lua.
+// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in
+// internal/queue/lua/lib/tenant.lua.
 func (a *Admin) seen(ctx context.Context) error {
 	n, err := a.q.RDB.Exists(ctx, a.q.DownstreamKey(), a.q.TenantsKey()).Result()
 	switch {
@@ -96,8 +102,8 @@ func (a *Admin) seen(ctx context.Context) error {
 	return nil
 }
 
-// runSeen runs a script of a tenant that must have been seen ("" = the downstream): if not, an *UnseenError. See unseen in
-// internal/queue/lua/lib/tenant.lua.
+// runSeen runs a script of a tenant that must have been seen ("" = the downstream): if not, an
+// *UnseenError. See unseen in internal/queue/lua/lib/tenant.lua.
 func (a *Admin) runSeen(ctx context.Context, s *queue.Script, doing, tenant string, args ...any) (any, error) {
 	v, err := a.q.Run(ctx, s, doing, append([]any{tenant}, args...)...)
 	switch v {

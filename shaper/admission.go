@@ -10,9 +10,10 @@ import (
 	"github.com/jobshaper/jobshaper/policing"
 )
 
-// Admission rules are asked inside the enqueue script, all or nothing, after everything else that may refuse a job: a job that a
-// full bucket refuses takes nothing from them, and the whole decision costs one round trip. They stand in the downstream's
-// field `admit`, a line a rule, fields parted by tabs; see internal/queue/lua/lib/admit.lua.
+// Admission rules are asked inside the enqueue script, all or nothing, after everything else that
+// may refuse a job: a job that a full bucket refuses takes nothing from them, and the whole
+// decision costs one round trip. They stand in the downstream's field `admit`, a line a rule,
+// fields parted by tabs; see internal/queue/lua/lib/admit.lua.
 
 // admitted is the rules of one value of the field, made ready to read what the script says of them.
 type admitted struct {
@@ -67,10 +68,12 @@ func readRules(field string) []policing.Rule {
 	return rules
 }
 
-// admissions remembers the rules that were read last. Its zero value is ready to use, by many goroutines.
+// admissions remembers the rules that were read last. Its zero value is ready to use, by many
+// goroutines.
 type admissions struct{ last atomic.Pointer[admitted] }
 
-// verdict reads what the script says of one job: a row for each rule, and then the field that they were read from.
+// verdict reads what the script says of one job: a row for each rule, and then the field that they
+// were read from.
 func (c *admissions) verdict(r *queue.Reply) *policing.Verdict {
 	n := len(r.Fields) - 1
 	if n < 1 {

@@ -25,7 +25,8 @@ func rules(t *testing.T, texts ...string) []policing.Rule {
 	return out
 }
 
-// The rules of a downstream are asked in the enqueue script: all or nothing, and only where nothing else refuses.
+// The rules of a downstream are asked in the enqueue script: all or nothing, and only where nothing
+// else refuses.
 func TestAdmission(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := context.Background()
@@ -90,7 +91,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// A job that a full bucket refuses takes no token, and a job that the rules refuse leaves nothing behind.
+// A job that a full bucket refuses takes no token, and a job that the rules refuse leaves nothing
+// behind.
 func TestRefusedTakesNothing(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := context.Background()

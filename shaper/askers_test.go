@@ -41,8 +41,8 @@ var stuck = map[string]func(w *world){
 	"a tenant that is paused": func(w *world) { w.must(w.admin.Pause(w.t.Context(), "a", 0)) },
 }
 
-// TestWhoWaitsAsksSeldom: a producer that waits for room asks a few times a second at most where the bucket cannot know when there will be
-// any, and takes what becomes free at the next try.
+// TestWhoWaitsAsksSeldom: a producer that waits for room asks a few times a second at most where
+// the bucket cannot know when there will be any, and takes what becomes free at the next try.
 func TestWhoWaitsAsksSeldom(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range stuck {

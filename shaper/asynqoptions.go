@@ -18,7 +18,8 @@ func (d maxWaitOption) String() string         { return fmt.Sprintf("MaxWait(%v)
 func (d maxWaitOption) Type() asynq.OptionType { return maxWaitOpt }
 func (d maxWaitOption) Value() any             { return time.Duration(d) }
 
-// MaxWait is an option of Client.Enqueue: the job expires unstarted once it has waited longer than d.
+// MaxWait is an option of Client.Enqueue: the job expires unstarted once it has waited longer than
+// d.
 func MaxWait(d time.Duration) asynq.Option { return maxWaitOption(d) }
 
 // insteadOf says what to use instead of asynq's options that have no meaning here.

@@ -8,8 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A grant whose start never happened is no attempt and no start: the first start is attempt 1, whatever came before it. Every
-// call is made twice, as if its reply had been lost.
+// A grant whose start never happened is no attempt and no start: the first start is attempt 1,
+// whatever came before it. Every call is made twice, as if its reply had been lost.
 func TestStartsAreNumberedNotGrants(t *testing.T) {
 	rdb := redistest.Open(t)
 	twice := func(call func()) { call(); call() }

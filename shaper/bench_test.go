@@ -12,8 +12,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// BenchmarkScripts measures one call of each script that every job needs, from one client; redis-µs/op is what it costs inside
-// Redis. Preparations are not counted.
+// BenchmarkScripts measures one call of each script that every job needs, from one client;
+// redis-µs/op is what it costs inside Redis. Preparations are not counted.
 func BenchmarkScripts(b *testing.B) {
 	payload := make([]byte, 200)
 	spec := func() Spec { return Spec{Tenant: "a", Type: "bench", Payload: payload} }

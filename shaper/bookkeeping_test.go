@@ -15,8 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A scheduler mends what is wrong, also of a tenant that became idle for it, and tells of it once, by kind. Its worker keeps a job that the
-// books had lost.
+// A scheduler mends what is wrong, also of a tenant that became idle for it, and tells of it once,
+// by kind. Its worker keeps a job that the books had lost.
 func TestSchedulerKeepsTheBooks(t *testing.T) {
 	w := on(t, redistest.Open(t))
 	ctx := t.Context()
@@ -59,7 +59,8 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 	}
 }
 
-// A job that waits and is in no list comes back where it was, however long the list is; but a very long one has it in front.
+// A job that waits and is in no list comes back where it was, however long the list is; but a very
+// long one has it in front.
 func TestLostFromALongList(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -101,7 +102,8 @@ func crowd(w *world, tenant string, n int) {
 	}
 }
 
-// Where nothing is wrong, a look costs a handful of commands, however many tenants are known and idle.
+// Where nothing is wrong, a look costs a handful of commands, however many tenants are known and
+// idle.
 func TestBooksOfIdleTenantsCostNothing(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.offers("busy", 3)

@@ -16,8 +16,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// BookFault is one kind of what was wrong with the books of a downstream: which job is where, how many are in flight, who has
-// something to start. Every script leaves them right, so a fault is a write that was lost, as in a failover, or made by hand.
+// BookFault is one kind of what was wrong with the books of a downstream: which job is where, how
+// many are in flight, who has something to start. Every script leaves them right, so a fault is a
+// write that was lost, as in a failover, or made by hand.
 type BookFault struct {
 	Kind   string // see bookFaults
 	Count  int    // how many there are
@@ -55,13 +56,15 @@ func (f BookFault) Example() string {
 	return strings.TrimSpace(cmp.Or(f.Tenant, "the downstream") + " " + f.Of)
 }
 
-// Books looks at every job of every tenant that is known, and tells what is wrong with the books; with mend it puts it right. A
-// worker keeps a job that the books had lost, and no job starts twice or earlier for it. Jobs may come and go meanwhile.
+// Books looks at every job of every tenant that is known, and tells what is wrong with the books;
+// with mend it puts it right. A worker keeps a job that the books had lost, and no job starts twice
+// or earlier for it. Jobs may come and go meanwhile.
 func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
 	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
 }
 
-// bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most; whatever loops is here.
+// bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most;
+// whatever loops is here.
 type bookkeeper struct {
 	q     queue.Queue
 	mend  bool
@@ -72,8 +75,9 @@ type bookkeeper struct {
 	seen   map[[3]string]bool // one may be met twice
 }
 
-// pass goes through the books once. since is when the last pass began: a tenant that became idle later is looked at too, for a job that
-// is lost may have been its last. It returns what it found also with an error.
+// pass goes through the books once. since is when the last pass began: a tenant that became idle
+// later is looked at too, for a job that is lost may have been its last. It returns what it found
+// also with an error.
 func (b *bookkeeper) pass(ctx context.Context, since time.Time) ([]BookFault, error) {
 	b.faults, b.seen = map[string]*BookFault{}, map[[3]string]bool{}
 	err := b.tenants(ctx, since)
@@ -127,7 +131,8 @@ func (b *bookkeeper) tenants(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// names are the tenants to look at. One that is missing in the index of tenants has something in another book.
+// names are the tenants to look at. One that is missing in the index of tenants has something in
+// another book.
 func (b *bookkeeper) names(ctx context.Context, since time.Time) ([]string, error) {
 	set := map[string]bool{}
 	lowest := "-inf"
@@ -171,7 +176,8 @@ func (b *bookkeeper) rest(ctx context.Context) error {
 	}
 }
 
-// compare compares sizes and counts, see internal/queue/lua/compare.lua, and returns the tenants whose jobs want a look.
+// compare compares sizes and counts, see internal/queue/lua/compare.lua, and returns the tenants
+// whose jobs want a look.
 func (b *bookkeeper) compare(ctx context.Context, sure bool, tenants []string) (differ []string, err error) {
 	args := []any{queue.Flag(b.mend), queue.Flag(sure)}
 	for _, t := range tenants {
@@ -241,7 +247,8 @@ func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// look goes through what internal/queue/lua/mend.lua is told to look at, and calls each with the ids that it returns.
+// look goes through what internal/queue/lua/mend.lua is told to look at, and calls each with the
+// ids that it returns.
 func (b *bookkeeper) look(ctx context.Context, tenant, what string, each func(id string)) error {
 	for at := "0"; ; {
 		var err error

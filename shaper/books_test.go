@@ -17,8 +17,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// losing is the preamble of scripts that lose the n-th write after n was put under the key "lose", that one alone: the script goes on as if
-// it had been made. What it was stands under "lost".
+// losing is the preamble of scripts that lose the n-th write after n was put under the key "lose",
+// that one alone: the script goes on as if it had been made. What it was stands under "lost".
 const losing = `
 local raw = redis.call
 local instead = {
@@ -89,7 +89,8 @@ func (l *loser) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// life is a queue with a job for each way through it. What its workers do hangs on the ids, so that it is the same each time.
+// life is a queue with a job for each way through it. What its workers do hangs on the ids, so that
+// it is the same each time.
 type life struct {
 	*world
 	live      map[string]*queue.Grant // by id, of workers that beat
@@ -287,8 +288,8 @@ func (l *life) idle() bool {
 	return n == 0
 }
 
-// toTheEnd lets all come to an end, and looks whether it did. The books are compared now and then, as a scheduler does. Jobs that are named in
-// lost may be gone.
+// toTheEnd lets all come to an end, and looks whether it did. The books are compared now and then,
+// as a scheduler does. Jobs that are named in lost may be gone.
 func (l *life) toTheEnd(lost string) {
 	l.t.Helper()
 	keeper := &bookkeeper{q: l.q, mend: true}
@@ -336,7 +337,8 @@ func (l *life) toTheEnd(lost string) {
 	}
 }
 
-// Whatever single write of a queue's life is lost, all its jobs come to their end, none runs twice at once or too early, and nothing keeps a place.
+// Whatever single write of a queue's life is lost, all its jobs come to their end, none runs twice
+// at once or too early, and nothing keeps a place.
 func TestAnyWriteMayBeLost(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -345,7 +347,8 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 	for range 15 {
 		steps = append(steps, func(l *life) { l.step(3 * second) })
 	}
-	// A life that loses nothing is kept as it is before each step, so that the others need not begin at the beginning.
+	// A life that loses nothing is kept as it is before each step, so that the others need not
+	// begin at the beginning.
 	const never = 1_000_000
 	kept, made, l := []*life{}, []int{}, newLife(t, rdb) // made is how many writes were made before the step
 	l.must(rdb.Set(t.Context(), l.q.Prefix+"lose", never, 0).Err())
@@ -383,7 +386,8 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 	})
 }
 
-// Whatever single entry, count, state or body somebody takes away from a queue with jobs in every state, or puts where it does not belong, the same.
+// Whatever single entry, count, state or body somebody takes away from a queue with jobs in every
+// state, or puts where it does not belong, the same.
 func TestBooksThatSomebodySpoilt(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)

@@ -40,7 +40,8 @@ func TestExpiredJobsUseNoSlot(t *testing.T) {
 	}
 }
 
-// A job that was started once and came back does not expire, and a ticket that waited too long does.
+// A job that was started once and came back does not expire, and a ticket that waited too long
+// does.
 func TestOnlyWhatNeverStartedExpires(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(10, time.Second), MaxWait: time.Second})

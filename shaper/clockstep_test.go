@@ -11,7 +11,8 @@ import (
 
 const hour = 3600 * second
 
-// After the clock of Redis stepped back by an hour, what waits for an instant waits about as long as it would have.
+// After the clock of Redis stepped back by an hour, what waits for an instant waits about as long
+// as it would have.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// However many jobs come back at once, they leave in the order in which they were accepted, ahead of all that were never out.
+// However many jobs come back at once, they leave in the order in which they were accepted, ahead
+// of all that were never out.
 func TestManyComeBackInOrder(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -98,7 +99,8 @@ func TestManyComeBackInOrder(t *testing.T) {
 	}
 }
 
-// What waits out a backoff and falls due with many others comes back in the order of acceptance, too.
+// What waits out a backoff and falls due with many others comes back in the order of acceptance,
+// too.
 func TestManyRetriesInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Open(t))

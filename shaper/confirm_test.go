@@ -23,7 +23,8 @@ func (w *world) confirming(timeout time.Duration) *Client {
 	return newClient(w.q, ClientConfig{Replicas: 1, ReplicaTimeout: timeout})
 }
 
-// unconfirmed fails the test unless an offer was stored and not confirmed, and returns what it was told.
+// unconfirmed fails the test unless an offer was stored and not confirmed, and returns what it was
+// told.
 func unconfirmed(t *testing.T, what string, r Result, err error) *UnconfirmedError {
 	t.Helper()
 	var e *UnconfirmedError
@@ -33,8 +34,9 @@ func unconfirmed(t *testing.T, what string, r Result, err error) *UnconfirmedErr
 	return e
 }
 
-// With Wait a job counts as accepted once a replica has it. Until then it is stored and nothing is promised; offered again it is still
-// not, though it is known; once the replica has it, it is a duplicate. A refusal needs no replica.
+// With Wait a job counts as accepted once a replica has it. Until then it is stored and nothing is
+// promised; offered again it is still not, though it is known; once the replica has it, it is a
+// duplicate. A refusal needs no replica.
 func TestAcceptedOnceAReplicaHasIt(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -112,8 +114,8 @@ func TestWaitNeedsAConnection(t *testing.T) {
 	}
 }
 
-// A server that has become a replica holds what was, and says so rather than answer from it: neither that a job is known nor that there
-// is no room.
+// A server that has become a replica holds what was, and says so rather than answer from it:
+// neither that a job is known nor that there is no room.
 func TestAReplicaDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -192,8 +194,9 @@ func TestCluster(t *testing.T) {
 	t.Run("replicas", func(t *testing.T) { clusterConfirms(t, cluster) })
 }
 
-// moving moves the slot of a downstream to another node. What is called meanwhile is either done on all there is or fails; nothing is
-// lost, and nothing begins anew on the node where not everything has arrived.
+// moving moves the slot of a downstream to another node. What is called meanwhile is either done on
+// all there is or fails; nothing is lost, and nothing begins anew on the node where not everything
+// has arrived.
 func moving(t *testing.T, cluster *redistest.Cluster) {
 	ctx := t.Context()
 	w := newWorld(t, cluster.Client())
@@ -261,7 +264,8 @@ func moving(t *testing.T, cluster *redistest.Cluster) {
 	}
 }
 
-// clusterConfirms offers jobs that replicas must have, while they are there, when one is killed, and after a node has changed its role.
+// clusterConfirms offers jobs that replicas must have, while they are there, when one is killed,
+// and after a node has changed its role.
 func clusterConfirms(t *testing.T, cluster *redistest.Cluster) {
 	ctx := t.Context()
 	client := cluster.Client()

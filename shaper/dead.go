@@ -11,8 +11,9 @@ func (a *Admin) Dead(ctx context.Context, tenant string, limit int) ([]Job, erro
 	return a.list(ctx, tenant, StateDead, limit)
 }
 
-// RequeueDead brings dead jobs back to the front of their bucket, with all their attempts before them; without ids all of
-// the tenant's. full tells that it stopped because the bucket has no more room.
+// RequeueDead brings dead jobs back to the front of their bucket, with all their attempts before
+// them; without ids all of the tenant's. full tells that it stopped because the bucket has no more
+// room.
 func (a *Admin) RequeueDead(ctx context.Context, tenant string, ids ...string) (requeued int, full bool, err error) {
 	return a.dead(ctx, "requeue", tenant, ids)
 }

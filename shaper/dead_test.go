@@ -51,7 +51,8 @@ func TestDeadJobs(t *testing.T) {
 	if j := w.job("a", "throttled"); j.State == StateDead || j.Attempt < 3 || j.Charged > 1 {
 		t.Errorf("throttled: %+v", j)
 	}
-	// What is requeued has all its attempts before it, and comes back in the order of acceptance, if there is room.
+	// What is requeued has all its attempts before it, and comes back in the order of acceptance,
+	// if there is room.
 	w.must(w.admin.Pause(t.Context(), "a", 0))
 	if n, full, err := w.admin.RequeueDead(t.Context(), "a", "crashed", "failed"); n != 2 || full || err != nil {
 		t.Errorf("requeued %d, full %v, %v", n, full, err)

@@ -54,11 +54,13 @@ type LogEntry struct {
 	Until time.Time     // of LogPaused; zero = without an end
 }
 
-// DepartureLog reads the departure log, oldest entry first, and calls each with every entry; it ends early with what each
-// returns. With a since of more than 0 it begins with what was written so long ago. Entries that are written meanwhile are left out.
+// DepartureLog reads the departure log, oldest entry first, and calls each with every entry; it
+// ends early with what each returns. With a since of more than 0 it begins with what was written so
+// long ago. Entries that are written meanwhile are left out.
 //
-// The log holds each slot that was granted and how its start ended, about as many entries as the downstream's policy says. It is
-// written inside the scripts, so it costs no round trip, and what it says of a start is as durable as the start's own state.
+// The log holds each slot that was granted and how its start ended, about as many entries as the
+// downstream's policy says. It is written inside the scripts, so it costs no round trip, and what
+// it says of a start is as durable as the start's own state.
 func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func(LogEntry) error) error {
 	const page = 1000
 	key := a.q.LogKey()

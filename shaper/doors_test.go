@@ -11,7 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A name that is none is refused at every door, before Redis is asked anything: it could reach keys of others.
+// A name that is none is refused at every door, before Redis is asked anything: it could reach keys
+// of others.
 func TestNamesAtEveryDoor(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := t.Context()

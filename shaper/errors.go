@@ -9,18 +9,21 @@ import (
 
 // Errors to branch on. A refusal is not among them: it is a value, see Result.
 var (
-	// ErrInvalid is wrapped by every *FieldError: the caller's input cannot be used, and nothing was changed.
+	// ErrInvalid is wrapped by every *FieldError: the caller's input cannot be used, and nothing
+	// was changed.
 	ErrInvalid = errors.New("invalid input")
 	// ErrNotFound says that no such job, tenant or downstream is known.
 	ErrNotFound = errors.New("not found")
-	// ErrStore is wrapped by every failure of Redis itself. Whether the call took effect is unknown;
-	// every call of this package may be repeated.
+	// ErrStore is wrapped by every failure of Redis itself. Whether the call took effect is
+	// unknown; every call of this package may be repeated.
 	ErrStore = queue.ErrStore
-	// ErrLeaseLost is the cause of a handler's context that ends because its worker no longer owns the job.
+	// ErrLeaseLost is the cause of a handler's context that ends because its worker no longer owns
+	// the job.
 	ErrLeaseLost = errors.New("lease lost")
 	// ErrCancelled is the cause of a handler's context that ends because its job was cancelled.
 	ErrCancelled = errors.New("job cancelled")
-	// ErrStopping is the cause of a handler's context that ends because the grace of a shutdown is over.
+	// ErrStopping is the cause of a handler's context that ends because the grace of a shutdown is
+	// over.
 	ErrStopping = errors.New("worker stopping")
 )
 
@@ -45,8 +48,8 @@ func (e *PayloadTooLargeError) Error() string {
 
 func (e *PayloadTooLargeError) Unwrap() error { return ErrInvalid }
 
-// UnseenError says that a tenant, or the whole downstream, was never seen: it has no policy, and was never offered a job that was
-// accepted. Nothing was changed. It wraps ErrNotFound.
+// UnseenError says that a tenant, or the whole downstream, was never seen: it has no policy, and
+// was never offered a job that was accepted. Nothing was changed. It wraps ErrNotFound.
 type UnseenError struct {
 	Downstream string
 	Tenant     string // "" = the downstream is what was never seen

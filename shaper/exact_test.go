@@ -6,9 +6,10 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// exact is a timeline by the book: instants are exact rationals of a µs. It is written from the promise, not from the
-// script: slots one interval apart, idle time earns nothing, a lateness of up to grace is made up, and what a restart can have
-// made Redis forget is taken for granted, at its latest.
+// exact is a timeline by the book: instants are exact rationals of a µs. It is written from the
+// promise, not from the script: slots one interval apart, idle time earns nothing, a lateness of up
+// to grace is made up, and what a restart can have made Redis forget is taken for granted, at its
+// latest.
 type exact struct {
 	granted bool
 	last    *big.Rat // the exact departure that the last slot stands for
@@ -30,7 +31,8 @@ func up(r *big.Rat) int64 {
 
 func whole(us int64) *big.Rat { return new(big.Rat).SetInt64(us) }
 
-// at brings the timeline to a call at now under rate r, on a Redis that has forgotten nothing since epoch.
+// at brings the timeline to a call at now under rate r, on a Redis that has forgotten nothing since
+// epoch.
 func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 	switch {
 	case e.granted && now < e.seen: // the clock stepped back: what lay ahead of the grant lies ahead of now
@@ -42,7 +44,8 @@ func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 		return e
 	}
 	e.seen = now
-	// What was forgotten was no departure before the next one, and lay less than a hold ahead of the restart.
+	// What was forgotten was no departure before the next one, and lay less than a hold ahead of
+	// the restart.
 	latest := whole(epoch + hold)
 	if e.granted && e.next().Cmp(latest) >= 0 {
 		return e

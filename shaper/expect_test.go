@@ -10,7 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// told asks for the expected start of every job that waits, by offering it again, all at one instant.
+// told asks for the expected start of every job that waits, by offering it again, all at one
+// instant.
 func (w *world) told(specs []Spec) map[string]Result {
 	w.t.Helper()
 	out, now := map[string]Result{}, w.now
@@ -27,7 +28,8 @@ func (w *world) told(specs []Spec) map[string]Result {
 	return out
 }
 
-// What an answer says of a job's start is what comes, within a tenth of the wait or an interval, whatever it waits for.
+// What an answer says of a job's start is what comes, within a tenth of the wait or an interval,
+// whatever it waits for.
 func TestExpectedStartsComeTrue(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)

@@ -7,13 +7,14 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// How policies are kept in Redis: as fields of the downstream's and the tenants' hashes, by the keys of
-// their rows in policy.go.
+// How policies are kept in Redis: as fields of the downstream's and the tenants' hashes, by the
+// keys of their rows in policy.go.
 
 // admitField is the field of the admission rules, the only part of a policy that is no row.
 const admitField = "admit"
 
-// policyFields returns field, value, … of a tenant's policy; an empty value is a field that is not set.
+// policyFields returns field, value, … of a tenant's policy; an empty value is a field that is not
+// set.
 func policyFields(p Policy) []string { return policyTable.Kept(&p) }
 
 // downstreamFields returns field, value, … of a policy that is valid.
@@ -53,9 +54,10 @@ func (p DownstreamPolicy) WithDefaults() DownstreamPolicy {
 // The scripts can be made from here on: see queue.Define.
 func init() { queue.Define(luaFields()) }
 
-// luaFields is what the scripts know of policies: what applies where a field was set nowhere, and the fields of a tenant and
-// of a downstream, as values for a table or a call. It is made of the tables alone, so it is a constant. Functions, since a
-// table would be made anew at each call of a script.
+// luaFields is what the scripts know of policies: what applies where a field was set nowhere, and
+// the fields of a tenant and of a downstream, as values for a table or a call. It is made of the
+// tables alone, so it is a constant. Functions, since a table would be made anew at each call of a
+// script.
 func luaFields() string {
 	var b strings.Builder
 	list := func(function string, fields []string) {

@@ -162,7 +162,8 @@ func TestEachFieldRoundTrips(t *testing.T) {
 	}
 }
 
-// What is made of the policies' tables, and becomes part of scripts, is constant: lists of their fields, and defaults.
+// What is made of the policies' tables, and becomes part of scripts, is constant: lists of their
+// fields, and defaults.
 func TestOnlyTablesAreWrittenIntoScripts(t *testing.T) {
 	const word = `'[a-z_:]+'`
 	line := regexp.MustCompile(`^(local function (fallback\(field\)|\w+_policy\(\) return ` + word + `(, ` + word + `)* end)|` +

@@ -15,9 +15,11 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// TestFirstInFirstOutWhateverTheOrder: as long as no job fails or waits too long, no worker crashes and no ticket is lost, jobs of a
-// tenant start in the order in which they were accepted. Tickets come to the gate in any order, doubled and stale, are given back,
-// find their tenant paused or their slot far away; workers ask for more while tickets are out; rates and caps change below this.
+// TestFirstInFirstOutWhateverTheOrder: as long as no job fails or waits too long, no worker crashes
+// and no ticket is lost, jobs of a tenant start in the order in which they were accepted. Tickets
+// come to the gate in any order, doubled and stale, are given back, find their tenant paused or
+// their slot far away; workers ask for more while tickets are out; rates and caps change below
+// this.
 func TestFirstInFirstOutWhateverTheOrder(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -138,7 +140,8 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map, loud bool)
 	p.check()
 }
 
-// A worker that is given a job whose ticket is out frees the place that was kept for the ticket: a scheduler that waits for one wakes.
+// A worker that is given a job whose ticket is out frees the place that was kept for the ticket: a
+// scheduler that waits for one wakes.
 func TestChainingFreesThePlaceOfTheTicket(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second)})
@@ -188,8 +191,8 @@ func TestChainingHeedsMaxWait(t *testing.T) {
 	}
 }
 
-// A job whose state cannot be read while its ticket is out does not stop those behind it, and comes back when its time is over; one
-// without a body is forgotten.
+// A job whose state cannot be read while its ticket is out does not stop those behind it, and comes
+// back when its time is over; one without a body is forgotten.
 func TestUnreadableOutDoesNotBlock(t *testing.T) {
 	for _, chains := range []bool{false, true} {
 		w := newWorld(t, redistest.Open(t))
@@ -284,7 +287,8 @@ func TestReportWithoutBody(t *testing.T) {
 	}
 }
 
-// Backoffs are brought near once after the clock stepped back, also for a tenant that a report only looked at.
+// Backoffs are brought near once after the clock stepped back, also for a tenant that a report only
+// looked at.
 func TestReportHealsOnce(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	for _, name := range []string{"a", "b"} {

@@ -39,7 +39,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// What Redis holds is not trusted to be well formed: nothing that reads it panics, and a job that reads well is in a known state.
+// What Redis holds is not trusted to be well formed: nothing that reads it panics, and a job that
+// reads well is in a known state.
 func FuzzValuesFromRedis(f *testing.F) {
 	for _, s := range []string{
 		"r 1 2 0 0 p.tok 1700000000123456 1700000000123456 - - ", "x 1 1 0 0 t 1 1 a/b failed no luck\nat all", "q 1 1 0 0 t 1 1 - - ",

@@ -33,7 +33,8 @@ const (
 
 var worlds atomic.Int64
 
-// world is one downstream on a clock that the test sets. Its tenants owe nothing to the start of the server.
+// world is one downstream on a clock that the test sets. Its tenants owe nothing to the start of
+// the server.
 type world struct {
 	t      testing.TB
 	rdb    redis.UniversalClient
@@ -160,8 +161,8 @@ func (w *world) finish(g *queue.Grant, f queue.Finish) (string, *queue.Grant) {
 	return end.Became, end.Next
 }
 
-// start waits, on the pretended clock, until some job of the downstream has a slot, and takes it. It fails the test
-// when nothing starts within a minute.
+// start waits, on the pretended clock, until some job of the downstream has a slot, and takes it.
+// It fails the test when nothing starts within a minute.
 func (w *world) start() *queue.Grant {
 	w.t.Helper()
 	return w.startWithin(60 * second)

@@ -102,7 +102,8 @@ type Result struct {
 	Note       string        // why it cannot: one of the Note constants
 	RetryAfter time.Duration // for Refused: the least wait after which trying again makes sense; negative = never
 
-	// Admission is what the downstream's admission rules said; nil where it has none, or they were not asked.
+	// Admission is what the downstream's admission rules said; nil where it has none, or they were
+	// not asked.
 	Admission *policing.Verdict
 }
 

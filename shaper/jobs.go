@@ -29,7 +29,8 @@ func (f JobFilter) Validate() error {
 	return nil
 }
 
-// Jobs lists a tenant's jobs that have not ended, or are dead: the running first, then those in the order in which they leave.
+// Jobs lists a tenant's jobs that have not ended, or are dead: the running first, then those in the
+// order in which they leave.
 func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
@@ -92,7 +93,8 @@ func (a *Admin) list(ctx context.Context, tenant string, state State, limit int)
 	return out, nil
 }
 
-// waitingIDs returns the first ids of a bucket: those that came back, then those that were never out.
+// waitingIDs returns the first ids of a bucket: those that came back, then those that were never
+// out.
 func waitingIDs(ctx context.Context, q queue.Queue, tenant string, limit int) ([]string, error) {
 	back, err := q.RDB.ZRange(ctx, q.BackKey(tenant), 0, int64(limit-1)).Result()
 	if err != nil || len(back) >= limit {

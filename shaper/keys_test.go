@@ -10,7 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// The scripts and keys.go build the same names: jobs in every state leave exactly the keys that keys.go knows.
+// The scripts and keys.go build the same names: jobs in every state leave exactly the keys that
+// keys.go knows.
 func TestKeysTwin(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.pool("p", 9)

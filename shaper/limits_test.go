@@ -8,7 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// slots runs jobs for a while and returns the slots by tenant, each as a µs since the epoch. Every job ends at its slot.
+// slots runs jobs for a while and returns the slots by tenant, each as a µs since the epoch. Every
+// job ends at its slot.
 func (w *world) slots(for_ int64) map[string][]int64 {
 	w.t.Helper()
 	out := map[string][]int64{}
@@ -149,7 +150,8 @@ func TestMaxInFlight(t *testing.T) {
 			if flow(10); len(running) != tc.want {
 				t.Fatalf("%d run at once, want %d", len(running), tc.want)
 			}
-			// A place that is given up is taken again, by a ticket or by the worker that asks for more.
+			// A place that is given up is taken again, by a ticket or by the worker that asks for
+			// more.
 			if _, next := w.finish(running[0], queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")}); next == nil {
 				t.Error("the worker that was done was given nothing more")
 			}
@@ -224,7 +226,8 @@ func TestDeadPoolsHoldNoPlaces(t *testing.T) {
 	}
 }
 
-// TestForgottenPoolIsNotMadeAnew: a pool that has beaten before learns that Redis has lost it, in the call that would bring it back.
+// TestForgottenPoolIsNotMadeAnew: a pool that has beaten before learns that Redis has lost it, in
+// the call that would bring it back.
 func TestForgottenPoolIsNotMadeAnew(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	ctx := t.Context()

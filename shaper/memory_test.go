@@ -28,7 +28,8 @@ func fill(t *testing.T, rdb *redis.Client) {
 	}
 }
 
-// With no memory left new jobs are refused and leave nothing behind, and those that were accepted are run to their ends.
+// With no memory left new jobs are refused and leave nothing behind, and those that were accepted
+// are run to their ends.
 func TestStoreWithoutMemory(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()

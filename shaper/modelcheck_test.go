@@ -228,8 +228,9 @@ func modelled(d *model.Downstream, names []string) view {
 	return v
 }
 
-// checkAfter checks after a step: what Redis holds where it was read anyway, and now and then else. What differs stays so, or is answered;
-// and a sequence that is played again shows at which step it began.
+// checkAfter checks after a step: what Redis holds where it was read anyway, and now and then else.
+// What differs stays so, or is answered; and a sequence that is played again shows at which step it
+// began.
 func (p *player) checkAfter(loud bool) {
 	p.t.Helper()
 	if p.r.IntN(3) == 0 || p.reply != nil || loud {
@@ -239,7 +240,8 @@ func (p *player) checkAfter(loud bool) {
 	}
 }
 
-// check compares all that the model knows with what Redis holds, and what both hold with what the book says.
+// check compares all that the model knows with what Redis holds, and what both hold with what the
+// book says.
 func (p *player) check() {
 	p.t.Helper()
 	got, want := viewOf(p.read(), p.names, p.ids), modelled(p.model(), p.names)
@@ -326,7 +328,8 @@ func (p *player) exactly(tenant string) *exact {
 	return p.exacts[tenant]
 }
 
-// likely is when the next ticket of a tenant would start by its own timeline, and by the common one too, by the book.
+// likely is when the next ticket of a tenant would start by its own timeline, and by the common one
+// too, by the book.
 func (p *player) likely(t *model.Tenant) (own, both int64) {
 	own = p.exactly(t.Name).likely(p.m.Limits(t).Rate, t.OutN, p.now, p.epoch, mGrace)
 	if r := p.m.Policy.Rate; !r.IsZero() {
@@ -338,7 +341,8 @@ func (p *player) likely(t *model.Tenant) (own, both int64) {
 // full tells whether a tenant has all in flight that it may.
 func (p *player) full(t *model.Tenant) bool { return t.OutN+t.RunN >= p.m.Limits(t).MaxInFlight }
 
-// filed checks that a tenant that has something to release is in the books for it, and not too late.
+// filed checks that a tenant that has something to release is in the books for it, and not too
+// late.
 func (p *player) filed(t *model.Tenant) error {
 	at, due := p.m.Due.At(t.Name)
 	if p.full(t) && due {

@@ -36,7 +36,8 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 		p.log("offer %+v to %s: %+v", l[i], t.Name, a)
 		p.seen("offer " + string(a.Status))
 		refused = refused && a.Status != model.Accepted
-		// What was found to be known, and made room for what followed it, would begin anew in a repeated call.
+		// What was found to be known, and made room for what followed it, would begin anew in a
+		// repeated call.
 		j := t.Jobs[l[i].ID]
 		dropped = dropped || a.Status == model.Duplicate && j.Ended() && j.State != model.Done
 	}

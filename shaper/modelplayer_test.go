@@ -22,11 +22,13 @@ import (
 // seedVar runs one sequence of a test of random sequences again, with its steps printed.
 const seedVar = "SHAPER_MODEL_SEED"
 
-// TestScriptsFollowTheModel lets random sequences of every script run against the model: jobs offered twice or to a full
-// bucket, tickets lost, doubled and late, starts that crash, fail, are throttled and cancelled, policies that change below
-// all this. Each call is made one to three times, as a client does whose reply was lost. The model predicts every answer and,
-// after each step, the whole of Redis; slots are what an independent arithmetic of the promise says, and no tenant with something
-// to release is left out of the books. In the end all that was accepted has ended.
+// TestScriptsFollowTheModel lets random sequences of every script run against the model: jobs
+// offered twice or to a full bucket, tickets lost, doubled and late, starts that crash, fail, are
+// throttled and cancelled, policies that change below all this. Each call is made one to three
+// times, as a client does whose reply was lost. The model predicts every answer and, after each
+// step, the whole of Redis; slots are what an independent arithmetic of the promise says, and no
+// tenant with something to release is left out of the books. In the end all that was accepted has
+// ended.
 func TestScriptsFollowTheModel(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -52,8 +54,9 @@ func runModel(t *testing.T, rdb redis.UniversalClient, sequences int, must ...st
 	})
 }
 
-// untilAllHappened plays so many random sequences, and as many more as it takes until all that must happen has happened: the rarest
-// comes once in some hundred, so that twenty times as many are not reached.
+// untilAllHappened plays so many random sequences, and as many more as it takes until all that must
+// happen has happened: the rarest comes once in some hundred, so that twenty times as many are not
+// reached.
 func untilAllHappened(t *testing.T, sequences int, must []string, play func(t *testing.T, seed uint64, happened *sync.Map, loud bool)) {
 	var happened sync.Map
 	if s, err := strconv.ParseUint(os.Getenv(seedVar), 10, 64); err == nil {
@@ -184,7 +187,8 @@ func (p *player) log(format string, args ...any) {
 
 func (p *player) tenant() *model.Tenant { return p.m.Tenant(pick(p.r, p.names)) }
 
-// live picks one of those for which good holds, mostly; and one of the last ones else, whatever became of it.
+// live picks one of those for which good holds, mostly; and one of the last ones else, whatever
+// became of it.
 func live[T any](p *player, l []T, good func(T) bool) (T, bool) {
 	var best []T
 	for _, v := range l {
@@ -255,7 +259,8 @@ func (p *player) repeat(what string, call func(model.Queue) string, same bool) {
 	p.again(what, p.both(what, call), call, same)
 }
 
-// again makes a call that was just made, and had an answer, up to two times more. That changes nothing; same: it is answered the same.
+// again makes a call that was just made, and had an answer, up to two times more. That changes
+// nothing; same: it is answered the same.
 func (p *player) again(what, first string, call func(model.Queue) string, same bool) {
 	p.t.Helper()
 	times := p.r.IntN(3)

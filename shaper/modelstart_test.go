@@ -39,7 +39,8 @@ func (p *player) release(limit, times int) {
 	}
 }
 
-// idle checks that nothing can leave now, and that the scheduler is not told to sleep past the next instant at which something can.
+// idle checks that nothing can leave now, and that the scheduler is not told to sleep past the next
+// instant at which something can.
 func (p *player) idle(wait int64) {
 	p.byTheBook()
 	for _, t := range p.m.Tenants {

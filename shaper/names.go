@@ -27,7 +27,8 @@ func ValidName(field, value string) error {
 
 var ids = base32.HexEncoding.WithPadding(base32.NoPadding)
 
-// NewID returns a fresh job id: a version 7 UUID in 26 lower-case letters and digits, so later ids sort after earlier ones.
+// NewID returns a fresh job id: a version 7 UUID in 26 lower-case letters and digits, so later ids
+// sort after earlier ones.
 func NewID() string {
 	u, err := uuid.NewV7()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// BenchmarkOffer measures offers one by one, from several callers that share round trips, each with a deadline of its own.
+// BenchmarkOffer measures offers one by one, from several callers that share round trips, each with
+// a deadline of its own.
 func BenchmarkOffer(b *testing.B) {
 	rdb := redistest.Start(b).Client()
 	for _, callers := range []int{1, 8, 64} {

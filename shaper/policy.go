@@ -50,14 +50,15 @@ func (b Backoff) IsZero() bool { return b == Backoff{} }
 // String formats the backoff as a config file has it: "1s..5m".
 func (b Backoff) String() string { return fmt.Sprintf("%v..%v", b.Min, b.Max) }
 
-// DefaultPolicy is what applies where neither the tenant nor the downstream's defaults say otherwise.
+// DefaultPolicy is what applies where neither the tenant nor the downstream's defaults say
+// otherwise.
 func DefaultPolicy() (p Policy) {
 	policyTable.SetDefaults(&p)
 	return p
 }
 
-// policyTable says all that there is to say of each field: it is what makes one. What uses the field
-// names it, or its key in a script; nothing else does.
+// policyTable says all that there is to say of each field: it is what makes one. What uses the
+// field names it, or its key in a script; nothing else does.
 var policyTable = setting.Register(setting.Table[Policy]{
 	setting.Rate("rate", "p:rate", "departures, one each 1/rate, never a burst",
 		func(p *Policy) *buckets.Rate { return &p.Rate }, buckets.PerSecond(10)),
@@ -93,7 +94,8 @@ const (
 	RefuseUnknown UnknownTenants = "refuse"
 )
 
-// DownstreamPolicy is how one downstream is protected as a whole. A zero field is the documented default.
+// DownstreamPolicy is how one downstream is protected as a whole. A zero field is the documented
+// default.
 type DownstreamPolicy struct {
 	Rate           buckets.Rate   // all tenants together; zero = no limit of its own
 	MaxInFlight    int            // tickets out and jobs running; 0 = as many as the workers have places
@@ -105,8 +107,9 @@ type DownstreamPolicy struct {
 	DepartureLog   int            // about how many entries of the departure log to keep, 1 … 1 000 000, see Admin.DepartureLog; 0 = none
 	Defaults       Policy         // for every tenant's unset fields
 
-	// Admit are checks that a job passes before it may enter a bucket: all of them, or nothing is taken from any. They are kept in
-	// the queue's own Redis, so their failure policies do not matter, and cannot be global. Nil leaves what is set to SetDownstream.
+	// Admit are checks that a job passes before it may enter a bucket: all of them, or nothing is
+	// taken from any. They are kept in the queue's own Redis, so their failure policies do not
+	// matter, and cannot be global. Nil leaves what is set to SetDownstream.
 	Admit []policing.Rule
 }
 

@@ -40,8 +40,9 @@ func (w *world) next() *queue.Grant {
 	return nil
 }
 
-// A Redis that comes back without the last grant may not grant the same slot twice: after a restart a tenant first waits
-// one interval, also one whose first grant of all was lost, and the downstream does.
+// A Redis that comes back without the last grant may not grant the same slot twice: after a restart
+// a tenant first waits one interval, also one whose first grant of all was lost, and the downstream
+// does.
 func TestRestartThatLostTheLastGrant(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -93,8 +94,8 @@ func (w *world) becomesAnother() {
 	w.release(0) // as each scheduler does once a second
 }
 
-// However often Redis restarts, a tenant with a backlog starts a job within two intervals and what a worker may hold a slot,
-// and no two of its starts are closer than one.
+// However often Redis restarts, a tenant with a backlog starts a job within two intervals and what
+// a worker may hold a slot, and no two of its starts are closer than one.
 func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
 	rdb := redistest.Open(t)
 	const day = 24 * hour
@@ -156,7 +157,8 @@ func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
 	}
 }
 
-// A tenant that Redis knows nothing of need not wait as if it had been forgotten: it would be an interval, of a month perhaps.
+// A tenant that Redis knows nothing of need not wait as if it had been forgotten: it would be an
+// interval, of a month perhaps.
 func TestNewTenantOfARestartedRedis(t *testing.T) {
 	const day = 24 * hour
 	month := Policy{Rate: rate(1, 30*24*time.Hour)}
@@ -227,8 +229,9 @@ func copyAOF(t *testing.T, server *redistest.Server, w *world) string {
 	return dir
 }
 
-// While Redis was away nobody could extend a lease, so those that ended meanwhile are not over before live workers had the
-// time to beat; a worker that is gone is found out all the same, within 20 s of its last beat by default.
+// While Redis was away nobody could extend a lease, so those that ended meanwhile are not over
+// before live workers had the time to beat; a worker that is gone is found out all the same, within
+// 20 s of its last beat by default.
 func TestLeasesThatEndedInAnOutage(t *testing.T) {
 	rdb := redistest.Open(t)
 	begin := func(t *testing.T) (*world, *queue.Grant) {

@@ -24,8 +24,8 @@ func commands(w *world) (n int64) {
 	return n
 }
 
-// A refusal by a full bucket looks at the job's own id and at nothing else, however much waits and whatever of that may expire: a
-// flood must not keep Redis from the neighbours.
+// A refusal by a full bucket looks at the job's own id and at nothing else, however much waits and
+// whatever of that may expire: a flood must not keep Redis from the neighbours.
 func TestRefusalsAreCheap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Start(t).Client())
@@ -133,8 +133,8 @@ func (w *world) offers2(tenant string, n int) {
 	}
 }
 
-// Drop-oldest makes room where the depth was lowered, however far, and where much of what waits was started before; and it never
-// drops what was.
+// Drop-oldest makes room where the depth was lowered, however far, and where much of what waits was
+// started before; and it never drops what was.
 func TestDropOldestMakesRoom(t *testing.T) {
 	rdb := redistest.Open(t)
 	t.Run("the depth was lowered", func(t *testing.T) {

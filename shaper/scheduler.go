@@ -14,19 +14,22 @@ import (
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// Dispatcher carries tickets to workers. A ticket is a short line of text, which differs from that of every other
-// ticket of its downstream; a pool takes it as it is. One that cannot carry a ticket returns an error; tickets may be
-// lost or doubled all the same. workers.NewDispatcher returns the one on asynq.
+// Dispatcher carries tickets to workers. A ticket is a short line of text, which differs from that
+// of every other ticket of its downstream; a pool takes it as it is. One that cannot carry a ticket
+// returns an error; tickets may be lost or doubled all the same. workers.NewDispatcher returns the
+// one on asynq.
 type Dispatcher interface {
 	Dispatch(ctx context.Context, tickets []string) error
 }
 
-// Scheduler releases the tickets of one downstream when their time has come, and brings back what was lost: tickets
-// that nobody used and jobs whose worker fell silent. Any number of them may run for a downstream, in any number of
-// processes; none is the leader, and the rate does not depend on how many there are.
+// Scheduler releases the tickets of one downstream when their time has come, and brings back what
+// was lost: tickets that nobody used and jobs whose worker fell silent. Any number of them may run
+// for a downstream, in any number of processes; none is the leader, and the rate does not depend on
+// how many there are.
 //
-// It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and looks for
-// itself once in a Poll. Beside that it compares the books of the downstream, and mends them, see BookFault.
+// It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and
+// looks for itself once in a Poll. Beside that it compares the books of the downstream, and mends
+// them, see BookFault.
 type Scheduler struct {
 	q          queue.Queue
 	dispatcher Dispatcher
@@ -75,8 +78,9 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 	return &Scheduler{q: q, dispatcher: d, opts: opts, wake: make(chan struct{}, 1)}, nil
 }
 
-// Start begins to release tickets, and returns. The scheduler runs until ctx ends or Stop is called, and both end it the same way;
-// Stop waits for either. It returns an error if it was started or stopped before.
+// Start begins to release tickets, and returns. The scheduler runs until ctx ends or Stop is
+// called, and both end it the same way; Stop waits for either. It returns an error if it was
+// started or stopped before.
 func (s *Scheduler) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +105,8 @@ func (s *Scheduler) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the scheduler and waits for it. Tickets that are out stay out. It may be called twice, or before Start, which then
-// fails.
+// Stop ends the scheduler and waits for it. Tickets that are out stay out. It may be called twice,
+// or before Start, which then fails.
 func (s *Scheduler) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,11 +126,12 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// shortest sleep after a call that released nothing, so that a rate with an interval below the lead does not spin.
+// shortest sleep after a call that released nothing, so that a rate with an interval below the lead
+// does not spin.
 const shortest = time.Millisecond
 
-// stopWithin is how long Stop waits for a call that is under way. One that was cut off might have released tickets that
-// nobody dispatches, and their jobs would wait for TicketTTL.
+// stopWithin is how long Stop waits for a call that is under way. One that was cut off might have
+// released tickets that nobody dispatches, and their jobs would wait for TicketTTL.
 const stopWithin = time.Second
 
 func (s *Scheduler) loop(ctx context.Context) {

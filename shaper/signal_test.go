@@ -8,7 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// Whoever listens hears that something may leave, that tickets are on their way, and that a running job was cancelled.
+// Whoever listens hears that something may leave, that tickets are on their way, and that a running
+// job was cancelled.
 func TestSignalsAreHeard(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	heard := make(chan queue.Signal, 100)

@@ -8,9 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Counters count what happened to jobs. Those of a tenant count since it was first seen, or came back after it had been idle for more
-// than a day; those of a downstream since it was first used, whatever became of its tenants. A start counts once it is known to have
-// begun: within seconds, or when it ends.
+// Counters count what happened to jobs. Those of a tenant count since it was first seen, or came
+// back after it had been idle for more than a day; those of a downstream since it was first used,
+// whatever became of its tenants. A start counts once it is known to have begun: within seconds, or
+// when it ends.
 type Counters struct {
 	Accepted, Started, Done, Failed, Retried, Throttled, Dead, Expired, Cancelled, Dropped, Crashed int64
 	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back
@@ -55,8 +56,9 @@ type Stats struct {
 // Level is how many jobs wait.
 func (s Stats) Level() int { return s.Waiting + s.Delayed }
 
-// Stats returns the current state of the downstream. With all it reads every tenant that is known, otherwise only those that are
-// busy. Only dead jobs of tenants that were not read are missing in what it sums up.
+// Stats returns the current state of the downstream. With all it reads every tenant that is known,
+// otherwise only those that are busy. Only dead jobs of tenants that were not read are missing in
+// what it sums up.
 func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	names, err := a.Names(ctx, !all)
 	if err != nil {
@@ -65,8 +67,8 @@ func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	return a.stats(ctx, names)
 }
 
-// StatsOfLatest is Stats of the tenants that are busy and of those others that were so last, up to most in all, but all that are busy.
-// So what it costs does not grow with tenants that are idle.
+// StatsOfLatest is Stats of the tenants that are busy and of those others that were so last, up to
+// most in all, but all that are busy. So what it costs does not grow with tenants that are idle.
 func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 	names, err := a.Names(ctx, true)
 	if err != nil {
@@ -80,7 +82,8 @@ func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 	return a.stats(ctx, names)
 }
 
-// stats reads some tenants after the downstream's totals, so that those are no more than what the tenants say.
+// stats reads some tenants after the downstream's totals, so that those are no more than what the
+// tenants say.
 func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 	s := Stats{Downstream: a.q.Downstream}
 	ds, err := a.q.RDB.HGetAll(ctx, a.q.DownstreamKey()).Result()

@@ -34,10 +34,12 @@ type TenantInfo struct {
 	Counters    Counters
 }
 
-// ThrottledFor is how many starts of a tenant must be throttled in a row for it to be said: its downstream lets nothing through.
+// ThrottledFor is how many starts of a tenant must be throttled in a row for it to be said: its
+// downstream lets nothing through.
 const ThrottledFor = 10
 
-// Throttled reports whether a tenant's downstream has let nothing through for its last ThrottledFor starts.
+// Throttled reports whether a tenant's downstream has let nothing through for its last ThrottledFor
+// starts.
 func (t TenantInfo) Throttled() bool { return t.InARow >= ThrottledFor }
 
 // Level is how many jobs wait: what Depth bounds.
@@ -67,7 +69,8 @@ func (a *Admin) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	return a.infos(ctx, names)
 }
 
-// Names returns the tenants that are known, sorted; with busy only those that have jobs waiting or in flight.
+// Names returns the tenants that are known, sorted; with busy only those that have jobs waiting or
+// in flight.
 func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	lowest := "-inf"
 	if busy {
@@ -84,8 +87,8 @@ func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	return names, nil
 }
 
-// SetTenant sets those fields of a tenant's policy that are set in p; the others stay as they are. A tenant that was
-// set is known, see RefuseUnknown.
+// SetTenant sets those fields of a tenant's policy that are set in p; the others stay as they are.
+// A tenant that was set is known, see RefuseUnknown.
 func (a *Admin) SetTenant(ctx context.Context, tenant string, p Policy) error {
 	if err := cmp.Or(ValidName("tenant", tenant), p.Validate()); err != nil {
 		return err

@@ -9,8 +9,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A job that its downstream always throttles is dead after max_throttles of its starts, whether its tenant or all are paused for it, and
-// what waited behind it leaves. A requeue gives it all of them again.
+// A job that its downstream always throttles is dead after max_throttles of its starts, whether its
+// tenant or all are paused for it, and what waited behind it leaves. A requeue gives it all of them
+// again.
 func TestJobsThatAreAlwaysThrottled(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -70,7 +71,8 @@ func TestJobsThatAreAlwaysThrottled(t *testing.T) {
 	}
 }
 
-// Throttled starts of a tenant count in a row, whichever of its jobs they are of. Only what its downstream answers ends the row.
+// Throttled starts of a tenant count in a row, whichever of its jobs they are of. Only what its
+// downstream answers ends the row.
 func TestThrottledInARow(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(100, time.Second), MaxThrottles: 4})
@@ -105,7 +107,8 @@ func TestThrottledInARow(t *testing.T) {
 	end(queue.Finish{Ending: queue.EndError}, 0)
 }
 
-// A state line of the version before, which counted no throttles, is read, and its error is its error.
+// A state line of the version before, which counted no throttles, is read, and its error is its
+// error.
 func TestStateOfTheVersionBefore(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(100, time.Second)})

@@ -72,9 +72,10 @@ func drawRate(t *rapid.T) buckets.Rate {
 		})).Draw(t, "rate")
 }
 
-// TestGateKeepsTheTimeline asks the gate at any times, while the clock steps, the rate changes, the tenant is paused and Redis
-// becomes another one, and compares every slot with the timeline by the book. Besides: slots are an interval apart, in
-// elapsed time too unless the clock stepped ahead; and the next one is never further away than an interval and the hold.
+// TestGateKeepsTheTimeline asks the gate at any times, while the clock steps, the rate changes, the
+// tenant is paused and Redis becomes another one, and compares every slot with the timeline by the
+// book. Besides: slots are an interval apart, in elapsed time too unless the clock stepped ahead;
+// and the next one is never further away than an interval and the hold.
 func TestGateKeepsTheTimeline(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -140,7 +141,8 @@ func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	}
 }
 
-// The 700th slot at 7/s is exactly 100 s after the first, however late the calls are within the grace.
+// The 700th slot at 7/s is exactly 100 s after the first, however late the calls are within the
+// grace.
 func TestSlotsDoNotDrift(t *testing.T) {
 	t.Parallel()
 	s := newSole(newWorld(t, redistest.Open(t)), rate(7, time.Second))
@@ -177,7 +179,8 @@ func TestIdleTimeEarnsNothing(t *testing.T) {
 	}
 }
 
-// A call that is late by more than the grace begins a new row of slots: what was missed is not made up.
+// A call that is late by more than the grace begins a new row of slots: what was missed is not made
+// up.
 func TestLatenessIsMadeUpWithinTheGraceOnly(t *testing.T) {
 	for _, tc := range []struct{ late, gap int64 }{
 		{0, 100 * milli}, {10 * milli, 100 * milli}, {10*milli + 1, 110*milli + 1}, {second, 1100 * milli},

@@ -23,8 +23,9 @@ func (w *world) everything() map[string]string {
 	return all
 }
 
-// TestUnseen asks everything that an operator may ask about a tenant, and then a downstream, that was never seen: it is an error that
-// says which of them it is, and changes nothing. What sets a policy makes it known; what is known is no error.
+// TestUnseen asks everything that an operator may ask about a tenant, and then a downstream, that
+// was never seen: it is an error that says which of them it is, and changes nothing. What sets a
+// policy makes it known; what is known is no error.
 func TestUnseen(t *testing.T) {
 	w := newWorld(t, redistest.Start(t).Client())
 	ctx := t.Context()

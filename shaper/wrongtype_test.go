@@ -11,7 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A value of another kind under any of our keys is told with the key's name and what ought to be there, by whatever meets it.
+// A value of another kind under any of our keys is told with the key's name and what ought to be
+// there, by whatever meets it.
 func TestWrongType(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	ctx := t.Context()

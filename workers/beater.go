@@ -15,11 +15,12 @@ import (
 // beatEvery is the longest pause between two beats; a pool that misses three counts as gone.
 const beatEvery = 2 * time.Second
 
-// beatAgain is the pause after a beat that failed. When a store comes back the pool may have been given up, and until the next beat
-// nothing is released for it.
+// beatAgain is the pause after a beat that failed. When a store comes back the pool may have been
+// given up, and until the next beat nothing is released for it.
 const beatAgain = beatEvery / 8
 
-// beater says that its pool lives, and extends the leases of what it runs. start and stop own its goroutine.
+// beater says that its pool lives, and extends the leases of what it runs. start and stop own its
+// goroutine.
 type beater struct {
 	pool  *Pool
 	quit  chan struct{}
@@ -95,12 +96,13 @@ func (b *beater) stop() {
 	b.done.Wait()
 }
 
-// remembers is for how long Redis surely knows a pool that it has heard of; it forgets one in silence only after a
-// minute, see internal/queue/lua/lib/pick.lua.
+// remembers is for how long Redis surely knows a pool that it has heard of; it forgets one in
+// silence only after a minute, see internal/queue/lua/lib/pick.lua.
 const remembers = 30 * time.Second
 
-// again beats, not for the first time. Where Redis does not know the pool although it should, it has lost all that it had. That is
-// made known, and policies are set again before the pool beats: until then no job is released to it.
+// again beats, not for the first time. Where Redis does not know the pool although it should, it
+// has lost all that it had. That is made known, and policies are set again before the pool beats:
+// until then no job is released to it.
 func (b *beater) again(ctx context.Context) error {
 	places := int(b.n.Load())
 	if !b.lost && time.Since(b.heard) < remembers {
@@ -130,8 +132,9 @@ func (b *beater) again(ctx context.Context) error {
 	return err
 }
 
-// once beats once. A job whose lease is lost may be running elsewhere by now, so its context ends. A beat that fails ends
-// nothing: while Redis is away nobody else can take the job over, and a long transcode is worth waiting.
+// once beats once. A job whose lease is lost may be running elsewhere by now, so its context ends.
+// A beat that fails ends nothing: while Redis is away nobody else can take the job over, and a long
+// transcode is worth waiting.
 func (b *beater) once(ctx context.Context, places int) error {
 	own := b.pool.own()
 	standings, err := b.pool.gate.Beat(ctx, b.pool.id, places, 3*b.pause(), own)

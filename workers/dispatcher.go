@@ -20,7 +20,8 @@ func asynqQueue(downstream string) string { return queuePrefix + downstream }
 
 const queuePrefix = "shaper-"
 
-// Served returns the downstreams whose jobs schedulers or pools have ever handed on or run on this Redis, in no order.
+// Served returns the downstreams whose jobs schedulers or pools have ever handed on or run on this
+// Redis, in no order.
 func Served(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	queues, err := rdb.SMembers(ctx, "asynq:queues").Result()
 	if err != nil {
@@ -37,10 +38,11 @@ func Served(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 
 const ticketType = "shaper:ticket"
 
-// What asynq does with a ticket is of no consequence for its job, so it should take little room and little time. A ticket
-// that comes back is refused at the gate, and MaxRetry must not be 0: asynq archives such a task when its worker
-// vanishes. Whole seconds, because asynq cuts fractions off, and 0 would mean 30 minutes. The time-out is far away,
-// because asynq frees a worker's place at a time-out although its handler still runs.
+// What asynq does with a ticket is of no consequence for its job, so it should take little room and
+// little time. A ticket that comes back is refused at the gate, and MaxRetry must not be 0: asynq
+// archives such a task when its worker vanishes. Whole seconds, because asynq cuts fractions off,
+// and 0 would mean 30 minutes. The time-out is far away, because asynq frees a worker's place at a
+// time-out although its handler still runs.
 var ticketOptions = []asynq.Option{
 	asynq.MaxRetry(3), asynq.Retention(0), asynq.Timeout(30 * 24 * time.Hour),
 }
@@ -52,9 +54,10 @@ type dispatcher struct {
 	delivered  func()
 }
 
-// NewDispatcher returns the Dispatcher of a Scheduler that puts tickets into a downstream's asynq queue. rdb stays its owner's to
-// close. delivered, if not nil, is called when tickets have arrived: a Pool in the same process passes its Ring, and need not wait
-// to hear of them. The Dispatcher is safe for concurrent use.
+// NewDispatcher returns the Dispatcher of a Scheduler that puts tickets into a downstream's asynq
+// queue. rdb stays its owner's to close. delivered, if not nil, is called when tickets have
+// arrived: a Pool in the same process passes its Ring, and need not wait to hear of them. The
+// Dispatcher is safe for concurrent use.
 func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (shaper.Dispatcher, error) {
 	if _, err := shaper.NewAdmin(rdb, downstream); err != nil { // which refuses the same
 		return nil, err

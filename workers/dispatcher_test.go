@@ -38,7 +38,8 @@ func TestDispatchPutsEachTicketOnce(t *testing.T) {
 	got := map[string]bool{}
 	for _, task := range tasks {
 		got[string(task.Payload)] = true
-		// asynq must neither give a ticket up when its worker vanishes, nor free a place by its own time-out.
+		// asynq must neither give a ticket up when its worker vanishes, nor free a place by its own
+		// time-out.
 		if task.MaxRetry == 0 || task.Timeout.Hours() < 24 || task.Retention != 0 {
 			t.Errorf("ticket %s: %d retries, time-out %v, retention %v", task.Payload, task.MaxRetry, task.Timeout, task.Retention)
 		}

@@ -11,9 +11,10 @@ import (
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
-// asynq polls its queues. Polled each 5 ms, as starts on time ask for, an idle daemon would cost 170 commands a second
-// for nothing. So the client that asynq's server is given holds a dequeue call back until tickets are announced, and lets
-// it through for a moment then; a slow poll is the net for announcements that were lost.
+// asynq polls its queues. Polled each 5 ms, as starts on time ask for, an idle daemon would cost
+// 170 commands a second for nothing. So the client that asynq's server is given holds a dequeue
+// call back until tickets are announced, and lets it through for a moment then; a slow poll is the
+// net for announcements that were lost.
 
 const (
 	pollBusy   = 5 * time.Millisecond  // asynq's poll while tickets may be there; it varies it by half
@@ -63,7 +64,8 @@ func (b *doorbell) patience() time.Duration {
 	return 0
 }
 
-// wait returns when the bell rings, at once if it rang a moment ago, and at the latest after pollIdle.
+// wait returns when the bell rings, at once if it rang a moment ago, and at the latest after
+// pollIdle.
 func (b *doorbell) wait() {
 	patience := b.patience()
 	if patience == 0 {
@@ -75,8 +77,8 @@ func (b *doorbell) wait() {
 	}
 }
 
-// heldClient is a client whose dequeue calls for one asynq queue wait at the doorbell. asynq makes them by
-// EvalSha with these keys; should a later version do otherwise, it just polls.
+// heldClient is a client whose dequeue calls for one asynq queue wait at the doorbell. asynq makes
+// them by EvalSha with these keys; should a later version do otherwise, it just polls.
 type heldClient struct {
 	redis.UniversalClient
 	pending string

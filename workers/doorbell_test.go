@@ -31,7 +31,8 @@ func TestDoorbell(t *testing.T) {
 			t.Errorf("rung a moment ago: %v, want no wait", d)
 		}
 		time.Sleep(time.Nanosecond)
-		// Rung a while ago: a look after each of these, less and less often, and then the slow poll.
+		// Rung a while ago: a look after each of these, less and less often, and then the slow
+		// poll.
 		for i, want := range []time.Duration{50, 50, 100, 200, 400, 800, 1000, 1000} {
 			if d := b.waited(); d != want*time.Millisecond {
 				t.Errorf("look %d: after %v, want %v ms", i, d, int64(want))

@@ -9,13 +9,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis that has reached its maxmemory refuses what may need memory, and only what drains the queue makes room again: our own
-// scripts may write then (allow_oom in internal/queue/lua/lib/hash.lua). A ticket passes through asynq, whose scripts would be refused, and everything
-// stood still until somebody gave Redis more memory. So asynq is given a client that lets its scripts do what ours do.
+// A Redis that has reached its maxmemory refuses what may need memory, and only what drains the
+// queue makes room again: our own scripts may write then (allow_oom in
+// internal/queue/lua/lib/hash.lua). A ticket passes through asynq, whose scripts would be refused,
+// and everything stood still until somebody gave Redis more memory. So asynq is given a client that
+// lets its scripts do what ours do.
 
-// drainClient is a client whose scripts, and the one command that comes before a first ticket, may write with maxmemory reached: Redis refuses
-// only the first write of a script, so each begins with one that needs no memory and changes nothing. It relies on asynq calling
-// scripts as redis.Script.Run does: by EvalSha, and by Eval where that is answered with NOSCRIPT.
+// drainClient is a client whose scripts, and the one command that comes before a first ticket, may
+// write with maxmemory reached: Redis refuses only the first write of a script, so each begins with
+// one that needs no memory and changes nothing. It relies on asynq calling scripts as
+// redis.Script.Run does: by EvalSha, and by Eval where that is answered with NOSCRIPT.
 type drainClient struct {
 	redis.UniversalClient
 	scripts *sync.Map // the hash of asynq's script -> *redis.Script, ours

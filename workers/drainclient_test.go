@@ -12,8 +12,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// TestTicketsPassAFullStore: a Redis that takes no writes still takes a process' first ticket, and hands it to a worker. Only then can
-// what is in the queue leave and make room.
+// TestTicketsPassAFullStore: a Redis that takes no writes still takes a process' first ticket, and
+// hands it to a worker. Only then can what is in the queue leave and make room.
 func TestTicketsPassAFullStore(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -14,8 +14,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestForgottenPoolSetsPoliciesFirst flushes Redis. The pool notices, and is not known there again before its policies are, also if setting
-// them fails at first; it counts one loss.
+// TestForgottenPoolSetsPoliciesFirst flushes Redis. The pool notices, and is not known there again
+// before its policies are, also if setting them fails at first; it counts one loss.
 func TestForgottenPoolSetsPoliciesFirst(t *testing.T) {
 	t.Parallel()
 	m, err := NewMetrics(prometheus.NewRegistry(), "d")

@@ -45,7 +45,8 @@ func JobFrom(ctx context.Context) (Info, bool) {
 const MaxResult = 16 << 10
 
 // SetResult keeps b, cut to MaxResult, as the result of the job that the handler of ctx runs; it is
-// known for the job's retention once it is done. The last call counts. Outside a handler it does nothing.
+// known for the job's retention once it is done. The last call counts. Outside a handler it does
+// nothing.
 func SetResult(ctx context.Context, b []byte) {
 	r, ok := ctx.Value(infoKey{}).(*running)
 	if !ok {
@@ -59,7 +60,8 @@ func SetResult(ctx context.Context, b []byte) {
 	r.result = append([]byte(nil), b...)
 }
 
-// ResultFrom returns what SetResult has kept in ctx so far: for middleware, and for tests of a handler.
+// ResultFrom returns what SetResult has kept in ctx so far: for middleware, and for tests of a
+// handler.
 func ResultFrom(ctx context.Context) []byte {
 	r, ok := ctx.Value(infoKey{}).(*running)
 	if !ok {
@@ -70,15 +72,16 @@ func ResultFrom(ctx context.Context) []byte {
 	return r.result
 }
 
-// MaxThrottle is how long a throttled downstream is left alone at most. More is taken for a mistake: a
-// tenant must not sleep for years.
+// MaxThrottle is how long a throttled downstream is left alone at most. More is taken for a
+// mistake: a tenant must not sleep for years.
 const MaxThrottle = 24 * time.Hour
 
 // defaultThrottle is how long it is left alone if it does not say how long.
 const defaultThrottle = time.Second
 
-// ThrottledError is how a handler says that the downstream asked to slow down: the tenant (or the whole
-// downstream) is paused for After, the job goes back to the front, and the attempt is not counted.
+// ThrottledError is how a handler says that the downstream asked to slow down: the tenant (or the
+// whole downstream) is paused for After, the job goes back to the front, and the attempt is not
+// counted.
 type ThrottledError struct {
 	After      time.Duration // how long to pause; below 1ms counts as 1s, above MaxThrottle as that
 	Downstream bool          // pause every tenant, not only the job's

@@ -45,9 +45,10 @@ func outcome(ctx context.Context, grant *queue.Grant, err error) queue.Finish {
 	return queue.Finish{Ending: queue.EndError, Delay: backoff(grant.Backoff, grant.Charged, rand.Float64()), Text: clean(err.Error())}
 }
 
-// backoff returns how long a job waits after its n-th charged attempt, n from 1: between Min and min(Max, Min·2ⁿ⁻¹),
-// where r in [0, 1) is chance. The spread keeps jobs that failed together from coming back together ("full jitter", Brooker,
-// Exponential Backoff and Jitter, 2015); Min keeps them from coming back at once.
+// backoff returns how long a job waits after its n-th charged attempt, n from 1: between Min and
+// min(Max, Min·2ⁿ⁻¹), where r in [0, 1) is chance. The spread keeps jobs that failed together from
+// coming back together ("full jitter", Brooker, Exponential Backoff and Jitter, 2015); Min keeps
+// them from coming back at once.
 func backoff(b shaper.Backoff, n int, r float64) time.Duration {
 	top := b.Max
 	if shift := n - 1; shift >= 0 && shift < 40 && b.Min < b.Max>>shift {
@@ -59,8 +60,8 @@ func backoff(b shaper.Backoff, n int, r float64) time.Duration {
 // maxErrorText is how many bytes of an error are kept.
 const maxErrorText = 4 << 10
 
-// clean makes an error text fit for logs, terminals and Redis: valid UTF-8, no control characters but line
-// ends and tabs, and not too long.
+// clean makes an error text fit for logs, terminals and Redis: valid UTF-8, no control characters
+// but line ends and tabs, and not too long.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Map(func(r rune) rune {

@@ -13,8 +13,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestPauseRecallsGrantedSlots: what holds a slot that has not come goes back when its tenant is paused, or the downstream, and
-// starts after the pause. The first slot of a new Redis is seconds ahead here, so only a recall can be in time.
+// TestPauseRecallsGrantedSlots: what holds a slot that has not come goes back when its tenant is
+// paused, or the downstream, and starts after the pause. The first slot of a new Redis is seconds
+// ahead here, so only a recall can be in time.
 func TestPauseRecallsGrantedSlots(t *testing.T) {
 	for name, paused := range map[string]string{"tenant": "a", "downstream": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -45,8 +46,9 @@ func TestPauseRecallsGrantedSlots(t *testing.T) {
 	}
 }
 
-// TestPauseOvertakesAnAnswer: a slot that was asked for before a pause was heard of is recalled, also if its answer comes later;
-// one that was asked for afterwards is not, since the gate knew of the pause.
+// TestPauseOvertakesAnAnswer: a slot that was asked for before a pause was heard of is recalled,
+// also if its answer comes later; one that was asked for afterwards is not, since the gate knew of
+// the pause.
 func TestPauseOvertakesAnAnswer(t *testing.T) {
 	var m pauses
 	now := time.Now()

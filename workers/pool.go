@@ -30,27 +30,32 @@ type Config struct {
 	Logger      *slog.Logger  // default slog.Default()
 	Metrics     *Metrics      // default: none
 
-	// These four are asynq's, so that what stands in an asynq.Config can be copied. A panic in one of them is logged, and the default
-	// takes its place.
+	// These four are asynq's, so that what stands in an asynq.Config can be copied. A panic in one
+	// of them is logged, and the default takes its place.
 
-	// BaseContext returns a context whose values a handler's context has, and whose end ends that. Default: context.Background.
+	// BaseContext returns a context whose values a handler's context has, and whose end ends that.
+	// Default: context.Background.
 	BaseContext func() context.Context
 
-	// ErrorHandler is told of each error that a handler returned (a panic: asynq.IsPanicError), with the handler's context and task.
-	// It is not told of jobs that Stop hands back. The job has not ended before it returns. Default: nobody is told.
+	// ErrorHandler is told of each error that a handler returned (a panic: asynq.IsPanicError),
+	// with the handler's context and task. It is not told of jobs that Stop hands back. The job has
+	// not ended before it returns. Default: nobody is told.
 	ErrorHandler asynq.ErrorHandler
 
-	// IsFailure says whether an error counts as an attempt. One that does not leaves the job all its attempts, but is one of the
-	// max_throttles starts after which it is dead all the same. It is not asked about errors that say what is to be done: SkipRetry,
-	// RevokeTask, Throttled. Default: all do.
+	// IsFailure says whether an error counts as an attempt. One that does not leaves the job all
+	// its attempts, but is one of the max_throttles starts after which it is dead all the same. It
+	// is not asked about errors that say what is to be done: SkipRetry, RevokeTask, Throttled.
+	// Default: all do.
 	IsFailure func(error) bool
 
-	// RetryDelayFunc says how long a job waits after an error, at most MaxRetryDelay; n is how often it was retried before. It is
-	// not asked about SkipRetry, RevokeTask and Throttled. Default: the policy's backoff.
+	// RetryDelayFunc says how long a job waits after an error, at most MaxRetryDelay; n is how
+	// often it was retried before. It is not asked about SkipRetry, RevokeTask and Throttled.
+	// Default: the policy's backoff.
 	RetryDelayFunc asynq.RetryDelayFunc
 
-	// Forgotten is called when Redis has lost all that it had (FLUSHALL, or a restart without its file), before the pool reports
-	// itself there again: until it returns nil the pool is given no job. Whoever set policies sets them again. Default: nothing.
+	// Forgotten is called when Redis has lost all that it had (FLUSHALL, or a restart without its
+	// file), before the pool reports itself there again: until it returns nil the pool is given no
+	// job. Whoever set policies sets them again. Default: nothing.
 	Forgotten func(context.Context) error
 }
 
@@ -75,8 +80,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Pool runs the jobs of one downstream in this process, at most Concurrency at a time. Any number of pools may
-// serve a downstream, in any number of processes.
+// Pool runs the jobs of one downstream in this process, at most Concurrency at a time. Any number
+// of pools may serve a downstream, in any number of processes.
 type Pool struct {
 	q         queue.Queue
 	id        string // names the pool in tokens: letters, digits and '-'
@@ -91,8 +96,8 @@ type Pool struct {
 	throttles throttles     // of tenants, so that the log tells of them once
 	places    chan struct{} // holds one for each ticket that is being served
 
-	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long enough: nobody
-	// waits for Redis after that.
+	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long
+	// enough: nobody waits for Redis after that.
 	hold, work       context.Context
 	endHold, abandon context.CancelFunc
 
@@ -112,10 +117,12 @@ type Pool struct {
 	idle     sync.WaitGroup // counts tickets that are being served
 }
 
-// New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware too, as it runs on an asynq server.
-// Inside it JobFrom tells about the job, and so does asynq: GetTaskID its id, GetRetryCount how many of its attempts were used up
-// before this one, GetMaxRetry how many there are after the first, GetQueueName its tenant. The task's ResultWriter does what
-// SetResult does, but refuses more than MaxResult bytes. docs/migrating-from-asynq.md has the rest. rdb stays its owner's to close.
+// New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware
+// too, as it runs on an asynq server. Inside it JobFrom tells about the job, and so does asynq:
+// GetTaskID its id, GetRetryCount how many of its attempts were used up before this one,
+// GetMaxRetry how many there are after the first, GetQueueName its tenant. The task's ResultWriter
+// does what SetResult does, but refuses more than MaxResult bytes. docs/migrating-from-asynq.md has
+// the rest. rdb stays its owner's to close.
 func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cfg Config) (*Pool, error) {
 	admin, err := shaper.NewAdmin(rdb, downstream)
 	if err != nil {
@@ -151,9 +158,10 @@ func (p *Pool) ID() string { return p.id }
 // Ring tells the pool that tickets have arrived, see NewDispatcher.
 func (p *Pool) Ring() { p.bell.ring() }
 
-// Start begins to take jobs, and returns. The pool runs until ctx ends or Stop is called, and both end it in the same order: that
-// ctx ends is not told to running jobs, they have the grace. Stop waits for either. It returns an error, and nothing runs, if Redis
-// cannot be reached, or if the pool was started or stopped before.
+// Start begins to take jobs, and returns. The pool runs until ctx ends or Stop is called, and both
+// end it in the same order: that ctx ends is not told to running jobs, they have the grace. Stop
+// waits for either. It returns an error, and nothing runs, if Redis cannot be reached, or if the
+// pool was started or stopped before.
 func (p *Pool) Start(ctx context.Context) error {
 	p.life.Lock()
 	defer p.life.Unlock()
@@ -222,14 +230,17 @@ func (p *Pool) hear(s queue.Signal) {
 	}
 }
 
-// Stop ends the pool and waits for it; it may be called twice, or before Start, which then fails. In this order, each for the reason given:
+// Stop ends the pool and waits for it; it may be called twice, or before Start, which then fails.
+// In this order, each for the reason given:
 //
 //  1. nothing starts any more; jobs that hold a slot that has not come are handed back (uncharged)
 //  2. asynq pulls no more tickets; those that it has are given back
 //  3. running jobs have the grace to end; their leases are kept up meanwhile
-//  4. the contexts of the rest end with ErrStopping, and what comes back soon is handed back, uncharged
-//  5. what still runs is handed back all the same: the process is about to end, and waiting for the lease would only
-//     delay the job. A program that goes on after Stop should have handlers that heed their context.
+//  4. the contexts of the rest end with ErrStopping, and what comes back soon is handed back,
+//     uncharged
+//  5. what still runs is handed back all the same: the process is about to end, and waiting for the
+//     lease would only delay the job. A program that goes on after Stop should have handlers that
+//     heed their context.
 func (p *Pool) Stop() {
 	p.life.Lock()
 	defer p.life.Unlock()

@@ -136,8 +136,8 @@ func (e *brokenError) Error() string {
 	return ""
 }
 
-// TestHostileHandlers has handlers do what handlers do. Each job ends with an error that can be read, no other job suffers,
-// and no place is lost.
+// TestHostileHandlers has handlers do what handlers do. Each job ends with an error that can be
+// read, no other job suffers, and no place is lost.
 func TestHostileHandlers(t *testing.T) {
 	t.Parallel()
 	hostile := map[string]struct {
@@ -180,8 +180,8 @@ func TestHostileHandlers(t *testing.T) {
 	}
 }
 
-// TestPlacesAreKept serves more tickets at once than there are places, as asynq does once it has given up on one whose handler
-// still runs.
+// TestPlacesAreKept serves more tickets at once than there are places, as asynq does once it has
+// given up on one whose handler still runs.
 func TestPlacesAreKept(t *testing.T) {
 	var running atomic.Int64
 	release := make(chan struct{})
@@ -225,8 +225,8 @@ func TestPlacesAreKept(t *testing.T) {
 	}
 }
 
-// TestBeatDoesNotEndWhatChangesHands: a beat that finds no lease under a token whose successor is just being granted, or whose job is being
-// reported, says nothing about the job.
+// TestBeatDoesNotEndWhatChangesHands: a beat that finds no lease under a token whose successor is
+// just being granted, or whose job is being reported, says nothing about the job.
 func TestBeatDoesNotEndWhatChangesHands(t *testing.T) {
 	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
 	s := b.pool.granted(&queue.Grant{Token: "p.1"}, time.Now(), nil)
@@ -266,7 +266,8 @@ func TestShorterLeasesAreKept(t *testing.T) {
 	}
 }
 
-// TestLongJobsCountWhileTheyRun: the start of a job is counted once its pool has said that the handler began, and not again when it ends.
+// TestLongJobsCountWhileTheyRun: the start of a job is counted once its pool has said that the
+// handler began, and not again when it ends.
 func TestLongJobsCountWhileTheyRun(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -312,8 +313,9 @@ func TestCancelEndsARunningHandler(t *testing.T) {
 	}
 }
 
-// ahead does something to a job while its worker waits for its slot, and returns the job's bench. The first slot of a new Redis is two
-// leads away. Where the machine takes longer than the second of them, that is done again, on another bench.
+// ahead does something to a job while its worker waits for its slot, and returns the job's bench.
+// The first slot of a new Redis is two leads away. Where the machine takes longer than the second
+// of them, that is done again, on another bench.
 func ahead(t *testing.T, h asynq.HandlerFunc, do func(*bench, shaper.Job)) (*bench, shaper.Job) {
 	t.Helper()
 	for {
@@ -335,7 +337,8 @@ func ahead(t *testing.T, h asynq.HandlerFunc, do func(*bench, shaper.Job)) (*ben
 	}
 }
 
-// TestCancelledBeforeItsSlot: a job that is cancelled while its worker waits for the slot does not start.
+// TestCancelledBeforeItsSlot: a job that is cancelled while its worker waits for the slot does not
+// start.
 func TestCancelledBeforeItsSlot(t *testing.T) {
 	t.Parallel()
 	var started sync.Map // slots
@@ -358,7 +361,8 @@ func TestCancelledBeforeItsSlot(t *testing.T) {
 	}
 }
 
-// TestHandlerLearnsOfItsJob: what a handler is told agrees with what is known outside, and its result is kept.
+// TestHandlerLearnsOfItsJob: what a handler is told agrees with what is known outside, and its
+// result is kept.
 func TestHandlerLearnsOfItsJob(t *testing.T) {
 	infos := make(chan Info, 1)
 	b := newBench(t, func(ctx context.Context, task *asynq.Task) error {

@@ -23,7 +23,8 @@ func (c *twoClocks) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.chance.Int64N(int64(d)))
 }
 
-// call is a call that grants a slot so far ahead. It returns also the local instant at which the slot comes, if no clock steps.
+// call is a call that grants a slot so far ahead. It returns also the local instant at which the
+// slot comes, if no clock steps.
 func (c *twoClocks) call(ahead, request, reply time.Duration) (slot, asked, told, comes time.Time) {
 	asked = c.now
 	c.pass(request)
@@ -32,7 +33,8 @@ func (c *twoClocks) call(ahead, request, reply time.Duration) (slot, asked, told
 	return slot, asked, c.now, comes
 }
 
-// TestSlotHasComeByBothClocks: whatever a clock is off by or drifts, no instant is before its slot, nor outside of what the call alone says.
+// TestSlotHasComeByBothClocks: whatever a clock is off by or drifts, no instant is before its slot,
+// nor outside of what the call alone says.
 func TestSlotHasComeByBothClocks(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// seldom counts what may happen thousands of times a second, so that it fills no log. The zero value is ready; it is safe for
-// concurrent use.
+// seldom counts what may happen thousands of times a second, so that it fills no log. The zero
+// value is ready; it is safe for concurrent use.
 type seldom struct {
 	mu    sync.Mutex
 	count int
@@ -16,7 +16,8 @@ type seldom struct {
 // seldomEvery is the least time from line to line.
 const seldomEvery = 5 * time.Second
 
-// note counts one more. Where ok, it is time to tell of it, and n is how many there were since the last time.
+// note counts one more. Where ok, it is time to tell of it, and n is how many there were since the
+// last time.
 func (s *seldom) note(now time.Time) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

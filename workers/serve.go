@@ -40,7 +40,8 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 		p.log.Error("ticket cannot be read", "err", err)
 		return nil
 	}
-	// asynq frees a worker's place when its own lease of a ticket ends (after 30 s without Redis), although the handler still runs.
+	// asynq frees a worker's place when its own lease of a ticket ends (after 30 s without Redis),
+	// although the handler still runs.
 	select {
 	case p.places <- struct{}{}:
 		defer func() { <-p.places }()
@@ -61,7 +62,8 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 	return nil
 }
 
-// chain runs the job of a ticket, and then, for a while, the jobs that it is given on finishing one.
+// chain runs the job of a ticket, and then, for a while, the jobs that it is given on finishing
+// one.
 func (p *Pool) chain(t queue.Ticket) {
 	until := time.Now().Add(p.cfg.ChainFor)
 	s := p.enter(t)
@@ -79,8 +81,8 @@ func (p *Pool) giveBack(t queue.Ticket) {
 	}
 }
 
-// enter asks for a slot. It asks again, under the same token, while the answer is an error: the slot may be granted, and
-// only the answer tells.
+// enter asks for a slot. It asks again, under the same token, while the answer is an error: the
+// slot may be granted, and only the answer tells.
 func (p *Pool) enter(t queue.Ticket) *start {
 	token := queue.NewToken(p.id)
 	var s *start
@@ -100,7 +102,8 @@ func (p *Pool) enter(t queue.Ticket) *start {
 	return s
 }
 
-// granted enters a start into the books of the pool, so that its lease is kept up. err tells that its job cannot be read.
+// granted enters a start into the books of the pool, so that its lease is kept up. err tells that
+// its job cannot be read.
 func (p *Pool) granted(g *queue.Grant, asked time.Time, err error) *start {
 	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Ahead, asked, time.Now())}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
@@ -147,7 +150,8 @@ func (p *Pool) lost(g *queue.Grant) {
 	}
 }
 
-// run runs the handler in the slot of s, and reports. It returns the next start, if it was given one.
+// run runs the handler in the slot of s, and reports. It returns the next start, if it was given
+// one.
 func (p *Pool) run(s *start, more bool) *start {
 	f, started := p.inSlot(s)
 	if !started {
@@ -163,12 +167,12 @@ func (p *Pool) run(s *start, more bool) *start {
 	return p.finish(s, f)
 }
 
-// maxMissed is how many slots in a row a start may miss before its job goes back: the round trip to Redis is
-// longer than the tolerance then, and asking on would only burn slots.
+// maxMissed is how many slots in a row a start may miss before its job goes back: the round trip to
+// Redis is longer than the tolerance then, and asking on would only burn slots.
 const maxMissed = 5
 
-// inSlot runs the handler in the slot of s, or in another one if that was missed. False: there was no start, and the job is off
-// the books.
+// inSlot runs the handler in the slot of s, or in another one if that was missed. False: there was
+// no start, and the job is off the books.
 func (p *Pool) inSlot(s *start) (f queue.Finish, started bool) {
 	for missed := 0; ; missed++ {
 		f, late, how := p.handle(s)
@@ -243,12 +247,14 @@ const (
 	hasStarted
 )
 
-// handle sleeps until the slot of s, runs the handler, waits for its return, also beyond the end of its context (a handler keeps
-// its place as long as it runs), and tells what to report. A panic and runtime.Goexit are errors.
+// handle sleeps until the slot of s, runs the handler, waits for its return, also beyond the end of
+// its context (a handler keeps its place as long as it runs), and tells what to report. A panic and
+// runtime.Goexit are errors.
 //
-// The wait is anchored on both ends of the calls that grant slots. It ends when the slot has surely come, by the reply to this call or
-// to one that was answered faster (redisClock); and no later than request + wait + τ, since Redis' clock stood at the instant of the
-// grant no earlier than the request was sent. Whoever missed that asks for another slot.
+// The wait is anchored on both ends of the calls that grant slots. It ends when the slot has surely
+// come, by the reply to this call or to one that was answered faster (redisClock); and no later
+// than request + wait + τ, since Redis' clock stood at the instant of the grant no earlier than the
+// request was sent. Whoever missed that asks for another slot.
 func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse) {
 	g, at := s.grant, s.at
 	ctx, cancel := context.WithDeadlineCause(s.ctx, at.Add(g.Timeout), errTimeout)
@@ -259,7 +265,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 	ctx, stop := endsWith(ctx, base)
 	defer stop()
 	slot := s.asked.Add(g.Ahead) // or a little earlier
-	// In a goroutine of asynq's, so that Goexit ends only the handler. It sleeps itself, so that no switch follows the sleep.
+	// In a goroutine of asynq's, so that Goexit ends only the handler. It sleeps itself, so that no
+	// switch follows the sleep.
 	err := p.tasks.run(ctx, base, g, func(ctx context.Context, task *asynq.Task) {
 		lost := fmt.Errorf("handler ended its goroutine: %w", errHandler) // unless something else becomes of it
 		defer func() {
@@ -276,7 +283,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 			how = calledOff
 			return
 		}
-		// Nothing stands between this look at the clock and the handler, lest a busy machine find time there.
+		// Nothing stands between this look at the clock and the handler, lest a busy machine find
+		// time there.
 		if late = time.Since(slot); late > g.Tolerance {
 			return
 		}
@@ -288,7 +296,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 			err = p.handler.ProcessTask(ctx, task)
 			crashpoint.Hit("handler.after")
 		}
-		// outcome belongs in here: what an error's methods do is the handler's doing too, and those of a nil *MyError panic.
+		// outcome belongs in here: what an error's methods do is the handler's doing too, and those
+		// of a nil *MyError panic.
 		f = outcome(ctx, g, err)
 		p.consult(ctx, g, task, err, &f)
 	})
@@ -305,7 +314,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 
 var errHandler = errors.New("fault in the handler")
 
-// finish reports how a start ended until Redis takes it down, and returns the next start, if it was given one.
+// finish reports how a start ended until Redis takes it down, and returns the next start, if it was
+// given one.
 func (p *Pool) finish(s *start, f queue.Finish) *start {
 	defer p.forget(s)
 	p.mu.Lock()
@@ -332,7 +342,8 @@ func (p *Pool) finish(s *start, f queue.Finish) *start {
 	return next
 }
 
-// insist repeats a call, each of which may be repeated, until it succeeds; false if ctx ended before.
+// insist repeats a call, each of which may be repeated, until it succeeds; false if ctx ended
+// before.
 func (p *Pool) insist(ctx context.Context, doing string, call func(context.Context) error) bool {
 	pause := again.Pause{First: 20 * time.Millisecond, Most: time.Second}
 	for failed := false; ; failed = true {

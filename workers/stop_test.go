@@ -12,8 +12,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// stopping starts to stop the pool, waits until nothing can start any more, and returns a channel that is closed
-// when the pool has stopped.
+// stopping starts to stop the pool, waits until nothing can start any more, and returns a channel
+// that is closed when the pool has stopped.
 func (b *bench) stopping() <-chan struct{} {
 	b.t.Helper()
 	done := make(chan struct{})
@@ -42,7 +42,8 @@ func TestStopIsSafeAtAnyTime(t *testing.T) {
 	}
 }
 
-// TestNothingStartsAfterStop: a worker that ends a job during the grace is given no other one, although hundreds are due.
+// TestNothingStartsAfterStop: a worker that ends a job during the grace is given no other one,
+// although hundreds are due.
 func TestNothingStartsAfterStop(t *testing.T) {
 	t.Parallel()
 	var starts atomic.Int64
@@ -71,7 +72,8 @@ func TestNothingStartsAfterStop(t *testing.T) {
 	}
 }
 
-// TestStopDoesNotWaitForSlots: a job that was granted a slot which has not come goes back, uncharged.
+// TestStopDoesNotWaitForSlots: a job that was granted a slot which has not come goes back,
+// uncharged.
 func TestStopDoesNotWaitForSlots(t *testing.T) {
 	t.Parallel()
 	b, job := ahead(t, func(context.Context, *asynq.Task) error { return nil }, func(b *bench, _ shaper.Job) { b.stopping() })
@@ -81,8 +83,8 @@ func TestStopDoesNotWaitForSlots(t *testing.T) {
 	}
 }
 
-// TestStopHandsBack: a handler that outlives the grace learns why its context ends, and its job goes back, whether it heeds that or not.
-// What it does later is nobody's business.
+// TestStopHandsBack: a handler that outlives the grace learns why its context ends, and its job
+// goes back, whether it heeds that or not. What it does later is nobody's business.
 func TestStopHandsBack(t *testing.T) {
 	t.Parallel()
 	for name, deaf := range map[string]bool{"heeds its context": false, "ignores it": true} {
@@ -116,7 +118,8 @@ func TestStopHandsBack(t *testing.T) {
 	}
 }
 
-// TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers have their grace.
+// TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers have their
+// grace.
 func TestStopWithoutRedis(t *testing.T) {
 	t.Parallel()
 	started, ended := make(chan struct{}), make(chan struct{})
@@ -138,7 +141,8 @@ func TestStopWithoutRedis(t *testing.T) {
 	<-ended
 }
 
-// TestStoppedSchedulerDispatchesWhatItReleased: tickets that are on their way when the scheduler stops arrive.
+// TestStoppedSchedulerDispatchesWhatItReleased: tickets that are on their way when the scheduler
+// stops arrive.
 func TestStoppedSchedulerDispatchesWhatItReleased(t *testing.T) {
 	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})
 	_, err := b.pool.gate.Beat(t.Context(), "elsewhere", 10, time.Minute, nil) // places to release for
@@ -166,8 +170,8 @@ func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []string) error {
 	return f(ctx, tickets)
 }
 
-// TestTheEndOfTheContextIsAStop: nothing starts any more, what runs ends within the grace and is not told, and the pool takes its
-// leave, though nobody calls Stop; which waits for all that.
+// TestTheEndOfTheContextIsAStop: nothing starts any more, what runs ends within the grace and is
+// not told, and the pool takes its leave, though nobody calls Stop; which waits for all that.
 func TestTheEndOfTheContextIsAStop(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan context.Context, 1), make(chan struct{})

@@ -7,15 +7,17 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// throttles remembers which tenants' downstream lets nothing through, so that the log says so once, and once that it is over. Other
-// pools may have seen what happened in between. The zero value is ready; it is safe for concurrent use.
+// throttles remembers which tenants' downstream lets nothing through, so that the log says so once,
+// and once that it is over. Other pools may have seen what happened in between. The zero value is
+// ready; it is safe for concurrent use.
 type throttles struct {
 	mu  sync.Mutex
 	row map[string]int // tenants that were told of, to their last throttled starts in a row that this pool heard of
 }
 
-// note records that a start ended: how many of its tenant were throttled in a row, 0 = this one was not. It tells whether an
-// episode is over, and whether one has begun; both, where that was not seen here.
+// note records that a start ended: how many of its tenant were throttled in a row, 0 = this one was
+// not. It tells whether an episode is over, and whether one has begun; both, where that was not
+// seen here.
 func (m *throttles) note(tenant string, row int) (over, begun bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -33,7 +35,8 @@ func (m *throttles) note(tenant string, row int) (over, begun bool) {
 	return over, over || !on
 }
 
-// tellThrottles logs when the downstream begins to let nothing of a tenant through, and when that is over.
+// tellThrottles logs when the downstream begins to let nothing of a tenant through, and when that
+// is over.
 func (p *Pool) tellThrottles(tenant string, f queue.Finish, end queue.Finished) {
 	if end.InARow == 0 && (end.Became == "stale" || end.Became == "cancelled" || f.Began == queue.NeverBegan ||
 		f.Ending == queue.EndBack || f.Ending == queue.EndThrottled || f.Ending == queue.EndThrottledAll) {

@@ -58,7 +58,8 @@ func (b *safeBuffer) count(text string) int {
 	return strings.Count(b.b.String(), text)
 }
 
-// TestAlwaysThrottled: a job whose downstream throttles it for ever ends, and lets what waits behind it go. The log tells of it once.
+// TestAlwaysThrottled: a job whose downstream throttles it for ever ends, and lets what waits
+// behind it go. The log tells of it once.
 func TestAlwaysThrottled(t *testing.T) {
 	var log safeBuffer
 	var starts atomic.Int64

@@ -1,6 +1,7 @@
-// Command limits measures the admission checks against their peers: in memory golang.org/x/time/rate and go.uber.org/ratelimit, in
-// Redis redis_rate and throttled. Peers are measured in turn within each round, and the ratio of each round counts, so that a
-// machine whose speed drifts does little harm; what is printed are medians.
+// Command limits measures the admission checks against their peers: in memory
+// golang.org/x/time/rate and go.uber.org/ratelimit, in Redis redis_rate and throttled. Peers are
+// measured in turn within each round, and the ratio of each round counts, so that a machine whose
+// speed drifts does little harm; what is printed are medians.
 //
 //	cd bench && go run ./limits [-rounds 21]
 //
@@ -125,7 +126,8 @@ func inRedis(rounds int, rdb *redis.Client) error {
 	return nil
 }
 
-// compare prints the median cost of a call of each peer, and the median of the rounds' ratios to the first.
+// compare prints the median cost of a call of each peer, and the median of the rounds' ratios to
+// the first.
 func compare(what string, peers []peer, rounds, par, calls int, unit string) {
 	cost := make([][]float64, len(peers))
 	ratio := make([][]float64, len(peers))

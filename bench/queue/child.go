@@ -21,8 +21,9 @@ import (
 	"github.com/jobshaper/jobshaper"
 )
 
-// A measurement runs its daemons in processes of their own: this program again, told by an environment variable what to be.
-// A child prints the instant of each start in ns of CLOCK_MONOTONIC, which all processes of a host share.
+// A measurement runs its daemons in processes of their own: this program again, told by an
+// environment variable what to be. A child prints the instant of each start in ns of
+// CLOCK_MONOTONIC, which all processes of a host share.
 const childEnv = "BENCH_CHILD"
 
 type childConfig struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper"
 )
 
-// flood measures what a tenant that offers without end into its full bucket costs Redis, and its neighbour: how many of its
-// starts at 10/s come in 8 s, alone and beside the flood.
+// flood measures what a tenant that offers without end into its full bucket costs Redis, and its
+// neighbour: how many of its starts at 10/s come in 8 s, alone and beside the flood.
 func flood(ctx context.Context, b *bench) error {
 	offers, err := jobshaper.Open(b.rdb, "bench", jobshaper.Config{})
 	if err != nil {
@@ -156,7 +156,8 @@ func acceptance(ctx context.Context, b *bench, offers *jobshaper.Queue) (float64
 	return us, err
 }
 
-// beside gives the neighbour more jobs than it can start, floods for a while, and tells since when and with how many.
+// beside gives the neighbour more jobs than it can start, floods for a while, and tells since when
+// and with how many.
 func beside(ctx context.Context, offers *jobshaper.Queue, flood func(context.Context) int) (from int64, n int, err error) {
 	for _, o := range offers.OfferMany(ctx, specs("neighbour", 10*int(flooding.Seconds())+5)) {
 		if o.Err != nil {

@@ -1,5 +1,6 @@
-// Command queue measures the queue against its targets, and against plain asynq in the same run. Each figure is a
-// median of several runs, interleaved with those of its peer; the ratios are what counts, not the bare times.
+// Command queue measures the queue against its targets, and against plain asynq in the same run.
+// Each figure is a median of several runs, interleaved with those of its peer; the ratios are what
+// counts, not the bare times.
 //
 //	cd bench && go run ./queue [-runs 5] [pace|idle|enqueue|drain|bytes|flood|quiet …]
 //

@@ -10,8 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper"
 )
 
-// pace enqueues a backlog, and compares the gaps between starts with those of a loop that does nothing but sleep until
-// start + k × interval.
+// pace enqueues a backlog, and compares the gaps between starts with those of a loop that does
+// nothing but sleep until start + k × interval.
 func pace(ctx context.Context, b *bench) error {
 	fmt.Println("| rate | daemons | gap error p99 | reference p99 | ratio | time.Sleep p99 | rate error | min gap | most in 1 s |")
 	fmt.Println("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -48,8 +48,9 @@ func pace(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// loops returns when two loops woke that only sleep: the reference, which asks the kernel to, and one with time.Sleep. They run at the
-// same time, each in a process of its own, and cost next to nothing.
+// loops returns when two loops woke that only sleep: the reference, which asks the kernel to, and
+// one with time.Sleep. They run at the same time, each in a process of its own, and cost next to
+// nothing.
 func loops(interval time.Duration, n int) (reference, sleep []int64, err error) {
 	var ps []*process
 	for _, kind := range []string{"reference", "sleep"} {

@@ -99,8 +99,8 @@ func perSecond(n, par int, f func() error) float64 {
 	return float64(n) / time.Since(begun).Seconds()
 }
 
-// drain compares the time from the start of the workers until the last of n jobs ended, with an empty handler at concurrency
-// 32; and counts what each job cost.
+// drain compares the time from the start of the workers until the last of n jobs ended, with an
+// empty handler at concurrency 32; and counts what each job cost.
 func drain(ctx context.Context, b *bench) error {
 	const n = 20_000
 	var ours, theirs, ourCalls, theirCalls, ourTrips, theirTrips []float64
@@ -192,8 +192,8 @@ func drainAsynq(ctx context.Context, b *bench, n int) (rate, calls, trips float6
 
 type counts struct{ calls, trips float64 }
 
-// counted reads how many commands Redis ran, and how many of them clients sent (evalsha and those that no script runs):
-// without pipelines that is the number of round trips.
+// counted reads how many commands Redis ran, and how many of them clients sent (evalsha and those
+// that no script runs): without pipelines that is the number of round trips.
 func counted(ctx context.Context, rdb *redis.Client) counts {
 	info, err := rdb.InfoMap(ctx, "commandstats").Result()
 	check(err)
@@ -209,7 +209,8 @@ func counted(ctx context.Context, rdb *redis.Client) counts {
 	return c
 }
 
-// idle measures the time from before an enqueue until the first instruction of the handler, for a tenant that was idle.
+// idle measures the time from before an enqueue until the first instruction of the handler, for a
+// tenant that was idle.
 func idle(ctx context.Context, b *bench) error {
 	c, err := open(ctx, b, 10, 100)
 	if err != nil {

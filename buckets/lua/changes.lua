@@ -1,4 +1,5 @@
--- changes: what timeline.lua needs, for a script that keeps one hash: the fields that changed are gathered, to be written at once.
+-- changes: what timeline.lua needs, for a script that keeps one hash: the fields that changed are
+-- gathered, to be written at once.
 
 local changed = {} -- field, value …
 

@@ -11,8 +11,8 @@
 --   4 window       µs
 --   5 note         1: a look or a refusal records a newer window, too
 -- take  whether to take it if it passes
--- write whether anything may be written
--- returns whether it passes, and {1|0, left, count}: µs to the window's end, and the count after it.
+-- write whether anything may be written returns whether it passes, and {1|0, left, count}: µs to
+-- the window's end, and the count after it.
 -- cost  one GET, at most one SET
 local function fixed_window(key, now, at, take, write)
   local n, limit, window = tonumber(ARGV[at]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])

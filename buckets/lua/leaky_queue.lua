@@ -1,4 +1,5 @@
--- leaky_queue: offer one job to a leaky bucket used as a queue. The same function as LeakyQueue.Offer; timeline.lua stands before it.
+-- leaky_queue: offer one job to a leaky bucket used as a queue. The same function as
+-- LeakyQueue.Offer; timeline.lua stands before it.
 --
 -- KEYS[1] HASH, a timeline
 -- ARGV[1] now µs  [2] rate "events/period-µs"  [3] [4] (depth - 1) intervals, µs and 1/events µs  [5] grace µs

@@ -12,8 +12,8 @@
 --   4 window       µs
 --   5 note         1: a look or a refusal records a newer window, too
 -- take  whether to take it if it passes
--- write whether anything may be written
--- returns whether it passes, and {1|0, into, previous, current}: µs into the window, and the counts after it.
+-- write whether anything may be written returns whether it passes, and {1|0, into, previous,
+-- current}: µs into the window, and the counts after it.
 -- cost  one GET, at most one SET
 
 -- product returns a × b exactly, as high × 2^22 + low; a < 2^30, b < 2^45. A double alone

@@ -10,8 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// batch offers the jobs of a file's lines, in order, and tells what came of each. A line that is wrong or refused hinders no
-// other; the file is read as it comes, not as a whole.
+// batch offers the jobs of a file's lines, in order, and tells what came of each. A line that is
+// wrong or refused hinders no other; the file is read as it comes, not as a whole.
 func (o *offer) batch(ctx context.Context, name string) error {
 	input, size := o.stdin, int64(-1)
 	if name != "-" {
@@ -45,8 +45,8 @@ func (o *offer) batch(ctx context.Context, name string) error {
 	return counted.exit()
 }
 
-// offerChunk offers a few lines together and tells the answers in their order. It returns an error only if the
-// store fails, and then has told the answers before.
+// offerChunk offers a few lines together and tells the answers in their order. It returns an error
+// only if the store fails, and then has told the answers before.
 func (o *offer) offerChunk(ctx context.Context, chunk []numbered, counted *tally, bar *progress) error {
 	specs := make([]shaper.Spec, 0, len(chunk))
 	for i := range chunk {

@@ -16,7 +16,8 @@ import (
 const (
 	// maxChunk is how many lines are offered together at most.
 	maxChunk = 200
-	// maxLine is how long a line may be: the largest payload with every byte written as \u0000, and the rest.
+	// maxLine is how long a line may be: the largest payload with every byte written as \u0000, and
+	// the rest.
 	maxLine = 6*shaper.DefaultMaxPayload + 16<<10
 )
 
@@ -31,8 +32,9 @@ type numbered struct {
 // isInvalid reports whether an error is the line's fault, and not the store's.
 func isInvalid(err error) bool { return errors.Is(err, shaper.ErrInvalid) }
 
-// eachChunk calls f with the lines of r as they come: with one as soon as there is one, with up to maxChunk if they
-// come faster than f works. Blank lines are left out. It ends with r, with ctx, or with f's error.
+// eachChunk calls f with the lines of r as they come: with one as soon as there is one, with up to
+// maxChunk if they come faster than f works. Blank lines are left out. It ends with r, with ctx, or
+// with f's error.
 func eachChunk(ctx context.Context, r io.Reader, f func([]numbered) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -98,7 +100,8 @@ func readLines(ctx context.Context, r io.Reader, lines chan<- numbered) error {
 	}
 }
 
-// readLine reads a line of its own memory, without its end. One that is too long is read and thrown away.
+// readLine reads a line of its own memory, without its end. One that is too long is read and thrown
+// away.
 func readLine(in *bufio.Reader) (text []byte, tooLong bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

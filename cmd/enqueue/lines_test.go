@@ -74,8 +74,8 @@ func TestLinesEnd(t *testing.T) {
 	}
 }
 
-// Whatever a batch file holds: each line that is not blank comes once, in order and whole, or is said to be too long; and what is
-// read of it is a job or an error of the input.
+// Whatever a batch file holds: each line that is not blank comes once, in order and whole, or is
+// said to be too long; and what is read of it is a job or an error of the input.
 func FuzzLines(f *testing.F) {
 	for _, s := range []string{"", "\n\n", `{"type":"a"}`, "{\"type\":\"a\",\"tenant\":\"b\"}\r\n \n{\"type\":1}\n", "\x00\xff\n[[[[", strings.Repeat("x", maxLine+1) + "\ny",
 		"\ufeff\n\ufeff{\"type\":\"a\"}\r\n\ufeff", "\xff\xfe{\x00\n\x00", `{"type":"a","payload":"\ud83d"}`, `{"headers":{"a":"1","a":null}}`} {

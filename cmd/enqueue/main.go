@@ -1,4 +1,5 @@
-// Command enqueue offers jobs to a tenant's queue, from the command line or from a file: see `enqueue --help`.
+// Command enqueue offers jobs to a tenant's queue, from the command line or from a file: see
+// `enqueue --help`.
 package main
 
 import (
@@ -89,7 +90,8 @@ func (o *offer) run(c *cli.Context) error {
 	return o.batch(c.Context, c.String("batch"))
 }
 
-// read reads the command line, before the store is asked. job tells that it is about one job, and not a batch.
+// read reads the command line, before the store is asked. job tells that it is about one job, and
+// not a batch.
 func (o *offer) read(c *cli.Context) (job bool, err error) {
 	o.downstream, o.spec.Tenant, o.spec.ID = c.String("downstream"), c.String("tenant"), c.String("id")
 	o.out = c.App.Writer

@@ -8,11 +8,11 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// patiently offers jobs, and again those for which there was no room, as told, until o.deadline. It returns
-// the last answer to each.
+// patiently offers jobs, and again those for which there was no room, as told, until o.deadline. It
+// returns the last answer to each.
 //
-// After the first round it offers of each tenant only as many as are likely to find room, in order, so that jobs of a tenant
-// keep theirs and a long line of them costs little.
+// After the first round it offers of each tenant only as many as are likely to find room, in order,
+// so that jobs of a tenant keep theirs and a long line of them costs little.
 func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Offered {
 	out := o.client.OfferMany(ctx, specs)
 	if o.wait <= 0 {
@@ -68,7 +68,8 @@ func waits(o shaper.Offered) bool {
 	return o.Err == nil && o.Result.Status != shaper.Accepted && o.Result.RetryAfter >= 0
 }
 
-// due returns when the next round is. Each tenant's first job that waits was told when it makes sense to ask again.
+// due returns when the next round is. Each tenant's first job that waits was told when it makes
+// sense to ask again.
 func (w window) due(out []shaper.Offered, now time.Time) (next time.Time, any bool) {
 	for _, o := range out {
 		if !waits(o) {
@@ -85,7 +86,8 @@ func (w window) due(out []shaper.Offered, now time.Time) (next time.Time, any bo
 	return next, any
 }
 
-// choose returns which of the refused jobs to offer next, in order: of each tenant that is due, or of all in the last round.
+// choose returns which of the refused jobs to offer next, in order: of each tenant that is due, or
+// of all in the last round.
 func (w window) choose(out []shaper.Offered, now time.Time, last bool) (round []int) {
 	taken := map[string]int{}
 	for i, o := range out {

@@ -18,8 +18,9 @@ import (
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
-// TestWaitAsksSeldom: --wait asks Redis a few times a second where a full bucket cannot know when there will be room (nobody works here),
-// also for a batch of several tenants; and takes the place that becomes free.
+// TestWaitAsksSeldom: --wait asks Redis a few times a second where a full bucket cannot know when
+// there will be room (nobody works here), also for a batch of several tenants; and takes the place
+// that becomes free.
 func TestWaitAsksSeldom(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -65,7 +66,8 @@ func TestWaitAsksSeldom(t *testing.T) {
 		}
 	}
 
-	// Room is made while it waits; now it is told to ask each interval, since there is a pool, which nothing reaches.
+	// Room is made while it waits; now it is told to ask each interval, since there is a pool,
+	// which nothing reaches.
 	gate := queue.NewGate(queue.Open(rdb, "default"))
 	if _, err := gate.Beat(t.Context(), "idle", 1, time.Hour, nil); err != nil {
 		t.Fatal(err)

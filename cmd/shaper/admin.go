@@ -86,7 +86,8 @@ func (d *desk) tell(v any, format string, args ...any) error {
 	return err
 }
 
-// table prints rows with their columns aligned: at the right where the column's head begins with ">", as for numbers.
+// table prints rows with their columns aligned: at the right where the column's head begins with
+// ">", as for numbers.
 func table(w io.Writer, heads []string, rows [][]string) error {
 	head, right, widths := make([]string, len(heads)), make([]bool, len(heads)), make([]int, len(heads))
 	for i := range heads {

@@ -17,7 +17,8 @@ import (
 // checkPrefix begins the keys of `shaper check`, apart from those of the queues.
 const checkPrefix = "shaper:check"
 
-// checkDeadline is how long a check waits for Redis: longer than a service would, since it connects anew each time.
+// checkDeadline is how long a check waits for Redis: longer than a service would, since it connects
+// anew each time.
 const checkDeadline = time.Second
 
 func checkCommand() *cli.Command {
@@ -77,7 +78,8 @@ func check(c *cli.Context) error {
 	return &cliutil.Exit{Code: codeOfRefusal(v)} // why was told
 }
 
-// checkedRules are the rules of the command line, which must have some, and a key and a number that fit.
+// checkedRules are the rules of the command line, which must have some, and a key and a number that
+// fit.
 func checkedRules(c *cli.Context) ([]policing.Rule, error) {
 	rules, err := cmdline.Rules(c, "rule")
 	switch {

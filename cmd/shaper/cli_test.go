@@ -38,7 +38,8 @@ func (c *console) run(words ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// says fails the test unless a command succeeds and prints each of the texts. It returns what was printed.
+// says fails the test unless a command succeeds and prints each of the texts. It returns what was
+// printed.
 func (c *console) says(command string, texts ...string) string {
 	c.t.Helper()
 	code, out, stderr := c.run(append(strings.Fields(command), "--redis", c.url)...)
@@ -53,7 +54,8 @@ func (c *console) says(command string, texts ...string) string {
 	return out
 }
 
-// fails fails the test unless a command ends with the code and an error that holds each of the texts, and prints nothing else.
+// fails fails the test unless a command ends with the code and an error that holds each of the
+// texts, and prints nothing else.
 func (c *console) fails(code int, command string, texts ...string) {
 	c.t.Helper()
 	got, out, stderr := c.run(append(strings.Fields(command), "--redis", c.url)...)
@@ -67,7 +69,8 @@ func (c *console) fails(code int, command string, texts ...string) {
 	}
 }
 
-// daemon runs `shaper run` until the test ends, or until the function that it returns is called, which waits for it and returns what it logged.
+// daemon runs `shaper run` until the test ends, or until the function that it returns is called,
+// which waits for it and returns what it logged.
 func (c *console) daemon(words ...string) (stop func() string) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -33,7 +33,8 @@ func checkConfig(c *cli.Context) error {
 	}
 	for _, d := range file.Downstreams {
 		if t := d.Target; !t.IsZero() {
-			// The command may be one of the machine where the daemon runs: told, but no mistake of the file.
+			// The command may be one of the machine where the daemon runs: told, but no mistake of
+			// the file.
 			if _, err := newHandler(t); err != nil {
 				fmt.Fprintf(c.App.ErrWriter, "%s:%d: downstreams.%s.%v (on this machine)\n", file.Name, t.Line, d.Name, err)
 			}

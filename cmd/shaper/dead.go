@@ -76,7 +76,8 @@ func removeDead(c *cli.Context, d *desk) error {
 	return notDead(tenant, n, ids)
 }
 
-// notDead is the error for ids that were named and are not among the dead jobs of a tenant, of which n were.
+// notDead is the error for ids that were named and are not among the dead jobs of a tenant, of
+// which n were.
 func notDead(tenant string, n int, ids []string) error {
 	if n < len(ids) {
 		return cliutil.Exitf(cliutil.ExitFailed, "%s of those named not among the dead jobs of tenant %s", jobs(len(ids)-n), tenant)

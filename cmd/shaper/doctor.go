@@ -15,7 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// doctorPatience is how long the examination may take. A Redis that is slower is of no use to a queue.
+// doctorPatience is how long the examination may take. A Redis that is slower is of no use to a
+// queue.
 const doctorPatience = 15 * time.Second
 
 func doctorCommand() *cli.Command {

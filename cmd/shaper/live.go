@@ -40,8 +40,8 @@ type live struct {
 	stats
 }
 
-// watch shows what stands again and again: on a terminal in the same place, else a block or a JSON line each time. A look that fails is
-// told, and the next one tried; but the first must succeed.
+// watch shows what stands again and again: on a terminal in the same place, else a block or a JSON
+// line each time. A look that fails is told, and the next one tried; but the first must succeed.
 func watch(ctx context.Context, d *desk, every time.Duration, looks int) error {
 	p := newPane(d.out)
 	defer p.close()
@@ -87,7 +87,8 @@ func startedBy(s shaper.Stats) map[string]int64 {
 	return started
 }
 
-// flowOf returns the starts a second of each busy tenant since the last look. A tenant that was idle then counts from the next one on.
+// flowOf returns the starts a second of each busy tenant since the last look. A tenant that was
+// idle then counts from the next one on.
 func flowOf(s shaper.Stats, last map[string]int64, since time.Duration) map[string]float64 {
 	flow := map[string]float64{}
 	for _, t := range s.ByTenant {
@@ -128,8 +129,8 @@ func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, all float64, flo
 	return nil
 }
 
-// pane shows texts: on a terminal each in the place of the last one, on a screen of its own that is gone at the end; elsewhere one below
-// the other.
+// pane shows texts: on a terminal each in the place of the last one, on a screen of its own that is
+// gone at the end; elsewhere one below the other.
 type pane struct {
 	out           io.Writer
 	live          bool

@@ -132,7 +132,8 @@ func tellLast(w io.Writer, err error) error {
 	return &cliutil.Exit{Code: code}
 }
 
-// daemonConfig makes the daemon's configuration from a file or from flags; a flag that is given wins over the file.
+// daemonConfig makes the daemon's configuration from a file or from flags; a flag that is given
+// wins over the file.
 func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
 	roles, err := app.ParseRoles(c.String("roles"))
 	if err != nil {

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// splitWords splits a command line into words as a POSIX shell does: at blanks, but for those in single quotes, in double
-// quotes or after a backslash. It does nothing else of a shell's: no variables, patterns, pipes or comments. What
-// looks like one of those is passed on as text, since a placeholder's value may hold anything.
+// splitWords splits a command line into words as a POSIX shell does: at blanks, but for those in
+// single quotes, in double quotes or after a backslash. It does nothing else of a shell's: no
+// variables, patterns, pipes or comments. What looks like one of those is passed on as text, since
+// a placeholder's value may hold anything.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

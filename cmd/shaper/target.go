@@ -72,7 +72,8 @@ func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
 	return nil
 }
 
-// makeHandlers makes the handlers for the jobs of a config file. It returns all mistakes, each with its line.
+// makeHandlers makes the handlers for the jobs of a config file. It returns all mistakes, each with
+// its line.
 func makeHandlers(file *config.File) error {
 	var wrong []error
 	for i := range file.Downstreams {

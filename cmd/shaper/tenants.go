@@ -109,7 +109,8 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	}, append(policyFacts(t), admitFacts(ds.Admit)...)...)...)
 }
 
-// policyFacts tells the policy that applies to a tenant, a field a line, but for those that are told beside another.
+// policyFacts tells the policy that applies to a tenant, a field a line, but for those that are
+// told beside another.
 func policyFacts(t shaper.TenantInfo) (facts [][2]string) {
 	p, set := t.Effective, setting.Of(&t.Set)
 	for i, v := range setting.Of(&p) {

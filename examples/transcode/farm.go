@@ -29,7 +29,8 @@ type file struct {
 	input, output string // paths
 }
 
-// payload is what the handler gets: the fields that farm.yaml has as {payload.input} and {payload.output}.
+// payload is what the handler gets: the fields that farm.yaml has as {payload.input} and
+// {payload.output}.
 func (f file) payload() []byte {
 	b, err := json.Marshal(map[string]string{"input": f.input, "output": f.output})
 	if err != nil {
@@ -48,8 +49,9 @@ type farm struct {
 	log     *slog.Logger
 }
 
-// run is the program. It returns what it has reported on out. The error wraps context.Canceled if ctx ended the farm:
-// then the report is of what happened until then, and jobs that still waited count as cancelled.
+// run is the program. It returns what it has reported on out. The error wraps context.Canceled if
+// ctx ended the farm: then the report is of what happened until then, and jobs that still waited
+// count as cancelled.
 func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 	begun := time.Now()
 	tool, err := chooseTool(opts.tool)
@@ -65,7 +67,8 @@ func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 		return report{}, err
 	}
 
-	// A program of yours has a Redis already: redis.NewClient(…), with ContextTimeoutEnabled, is all it needs.
+	// A program of yours has a Redis already: redis.NewClient(…), with ContextTimeoutEnabled, is
+	// all it needs.
 	store, err := jobshaper.OpenEmbedded(ctx, "")
 	if err != nil {
 		return report{}, err
@@ -105,7 +108,8 @@ func (f *farm) filesOf(t tenant, dir string) []file {
 	return files
 }
 
-// prepare makes the files that the tenants will offer, below dir, and removes outputs of an earlier run.
+// prepare makes the files that the tenants will offer, below dir, and removes outputs of an earlier
+// run.
 func (f *farm) prepare(ctx context.Context, dir string) error {
 	f.view.fact("transcodes", f.tool.about)
 	if err := os.MkdirAll(filepath.Join(dir, "source"), 0o777); err != nil {
@@ -155,7 +159,8 @@ func (f *farm) watch(ctx context.Context, admin *jobshaper.Admin, produced <-cha
 	}
 }
 
-// settle cancels what still waits, which is nothing unless the farm was interrupted, and reads the final counts.
+// settle cancels what still waits, which is nothing unless the farm was interrupted, and reads the
+// final counts.
 func (f *farm) settle(admin *jobshaper.Admin) (report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

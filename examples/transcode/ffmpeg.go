@@ -10,16 +10,17 @@ import (
 	"github.com/jobshaper/jobshaper/workers/target"
 )
 
-// ffmpegCommand transcodes one file, as cheaply as ffmpeg can: 160 pixels wide, encoders that every build has, one
-// thread. The same command stands in farm.yaml.
+// ffmpegCommand transcodes one file, as cheaply as ffmpeg can: 160 pixels wide, encoders that every
+// build has, one thread. The same command stands in farm.yaml.
 var ffmpegCommand = []string{
 	"ffmpeg", "-v", "error", "-nostdin", "-y", "-threads", "1", "-i", "file:{payload.input}",
 	"-vf", "scale=160:-2", "-c:v", "mpeg4", "-q:v", "6", "-c:a", "aac", "-b:a", "48k", "-threads", "1",
 	"-f", "mp4", "file:{payload.output}",
 }
 
-// ffmpegTool turns camera-like clips (Motion JPEG and PCM) into small MPEG-4 ones. Its handler is the exec target, which
-// runs a command for each job, gives its stderr to the job's error, and ends its process group at the job's timeout.
+// ffmpegTool turns camera-like clips (Motion JPEG and PCM) into small MPEG-4 ones. Its handler is
+// the exec target, which runs a command for each job, gives its stderr to the job's error, and ends
+// its process group at the job's timeout.
 func ffmpegTool() (tool, error) {
 	path, err := exec.LookPath(ffmpegCommand[0])
 	if err != nil {
@@ -57,8 +58,8 @@ func makeClips(ctx context.Context, ffmpeg string, clips []source) error {
 	return err
 }
 
-// checkClips decodes clips, each of which must have picture and sound. ffmpeg's framecrc prints a line for each
-// decoded frame, which begins with the number of its stream.
+// checkClips decodes clips, each of which must have picture and sound. ffmpeg's framecrc prints a
+// line for each decoded frame, which begins with the number of its stream.
 func checkClips(ctx context.Context, ffmpeg string, clips []string) error {
 	args := []string{"-v", "error", "-xerror", "-nostdin"}
 	for _, clip := range clips {
@@ -81,8 +82,8 @@ func checkClips(ctx context.Context, ffmpeg string, clips []string) error {
 	return nil
 }
 
-// output runs a command and returns what it writes. An error holds what it wrote to stderr, which for ffmpeg, told to
-// be quiet, is what went wrong.
+// output runs a command and returns what it writes. An error holds what it wrote to stderr, which
+// for ffmpeg, told to be quiet, is what went wrong.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer

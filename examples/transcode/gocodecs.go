@@ -14,7 +14,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// goTool turns PNG stills into JPEG ones of half their size, with Go's own codecs. why is for people.
+// goTool turns PNG stills into JPEG ones of half their size, with Go's own codecs. why is for
+// people.
 func goTool(why string) tool {
 	return tool{
 		about:    "PNG to JPEG of half the size, with Go's own codecs (" + why + ")",
@@ -25,9 +26,10 @@ func goTool(why string) tool {
 	}
 }
 
-// transcodeStill is the handler: an ordinary one, as asynq has them. What it returns decides what becomes of the job:
-// nil, and it is done; an error, and it comes back through its bucket; asynq.SkipRetry, and no attempt can succeed.
-// A job may run again after a crash, so it writes the same file each time.
+// transcodeStill is the handler: an ordinary one, as asynq has them. What it returns decides what
+// becomes of the job: nil, and it is done; an error, and it comes back through its bucket;
+// asynq.SkipRetry, and no attempt can succeed. A job may run again after a crash, so it writes the
+// same file each time.
 func transcodeStill(_ context.Context, task *asynq.Task) error {
 	var job struct{ Input, Output string }
 	if err := json.Unmarshal(task.Payload(), &job); err != nil {

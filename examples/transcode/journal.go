@@ -58,7 +58,8 @@ func (j *journal) recordOffer(tenant string, at time.Time, result shaper.Result)
 	}
 }
 
-// quiet is how long the user is not told of a tenant's further refusals: until its next burst, about.
+// quiet is how long the user is not told of a tenant's further refusals: until its next burst,
+// about.
 const quiet = 2 * time.Second
 
 func (j *journal) enterOffer(tenant string, at time.Time, result shaper.Result) (note string) {
@@ -90,7 +91,8 @@ func (t tenant) manner() string {
 	return "gives up"
 }
 
-// recordStarts is middleware: it writes down when a handler starts, which is what the transcoder sees, and how many run.
+// recordStarts is middleware: it writes down when a handler starts, which is what the transcoder
+// sees, and how many run.
 func (j *journal) recordStarts(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		at := time.Now()

@@ -58,7 +58,8 @@ func (v *liveView) end() {
 	v.picture = ""
 }
 
-// replace writes lines that stay, and then a picture, over the last picture. In one write, so that nothing flickers.
+// replace writes lines that stay, and then a picture, over the last picture. In one write, so that
+// nothing flickers.
 func (v *liveView) replace(lines, picture string) {
 	var b strings.Builder
 	if n := strings.Count(v.picture, "\n"); n > 0 {

@@ -1,13 +1,14 @@
-// Command transcode is a transcoding farm: two tenants offer files in bursts, and the transcoder sees one job each
-// 100 ms, whatever arrives.
+// Command transcode is a transcoding farm: two tenants offer files in bursts, and the transcoder
+// sees one job each 100 ms, whatever arrives.
 //
 //	go run ./examples/transcode
 //
-// It needs nothing else: it starts a Redis of its own (or an imitation, where there is no redis-server), makes some
-// real media files, transcodes them with ffmpeg (or, where there is none, with Go's own codecs), and checks every output.
+// It needs nothing else: it starts a Redis of its own (or an imitation, where there is no
+// redis-server), makes some real media files, transcodes them with ffmpeg (or, where there is none,
+// with Go's own codecs), and checks every output.
 //
-// What a program needs in order to use Jobshaper is in this file, in open, operate and produce. The other files make the
-// media, draw the picture and do the sums.
+// What a program needs in order to use Jobshaper is in this file, in open, operate and produce. The
+// other files make the media, draw the picture and do the sums.
 package main
 
 import (
@@ -33,12 +34,14 @@ const (
 	jobType    = "video:transcode"
 	places     = 8 // jobs that may run at a time in this process
 
-	// pause is the least that a patient tenant waits before it offers a refused file again. A refusal tells when a job
-	// may leave at the earliest; as the transcoder is shared, it may be another tenant's.
+	// pause is the least that a patient tenant waits before it offers a refused file again. A
+	// refusal tells when a job may leave at the earliest; as the transcoder is shared, it may be
+	// another tenant's.
 	pause = 100 * time.Millisecond
 )
 
-// policy protects the transcoder: it must not see more than ten jobs a second, whoever they are for.
+// policy protects the transcoder: it must not see more than ten jobs a second, whoever they are
+// for.
 var policy = jobshaper.DownstreamPolicy{
 	Rate:         jobshaper.PerSecond(10),
 	DepartureLog: 10_000, // for the last line of the report
@@ -55,8 +58,9 @@ type tenant struct {
 	patient       bool          // what becomes of a refused file: offered again when told, or given up
 }
 
-// tenants together offer more than the transcoder can take, and their buckets are small: some offers are refused. While
-// both have jobs waiting, their weights divide the ten jobs a second into six and four.
+// tenants together offer more than the transcoder can take, and their buckets are small: some
+// offers are refused. While both have jobs waiting, their weights divide the ten jobs a second into
+// six and four.
 var tenants = []tenant{
 	{name: "studio", policy: jobshaper.Policy{Rate: jobshaper.PerSecond(10), Weight: 3, Depth: 16},
 		bursts: 3, burst: 20, every: 2500 * time.Millisecond, patient: true},
@@ -95,7 +99,8 @@ func exitCode(opts options) int {
 	return 1
 }
 
-// open opens the transcoder's queue. Workers and producers may be processes of their own, any number of each.
+// open opens the transcoder's queue. Workers and producers may be processes of their own, any
+// number of each.
 func (f *farm) open(rdb redis.UniversalClient) (*jobshaper.Queue, error) {
 	// Any asynq.Handler runs the jobs. Each of its starts owns a slot.
 	mux := asynq.NewServeMux()
@@ -110,7 +115,8 @@ func (f *farm) open(rdb redis.UniversalClient) (*jobshaper.Queue, error) {
 	})
 }
 
-// operate runs the farm until all that was accepted has ended, or ctx ends. When it returns, nothing runs any more.
+// operate runs the farm until all that was accepted has ended, or ctx ends. When it returns,
+// nothing runs any more.
 func (f *farm) operate(ctx context.Context, queue *jobshaper.Queue) error {
 	if err := queue.Start(ctx); err != nil {
 		return err
@@ -145,13 +151,14 @@ func (f *farm) produce(ctx context.Context, queue *jobshaper.Queue, t tenant) er
 	return nil
 }
 
-// offer offers one file. A refusal is an answer, not an error: the bucket is full, nothing was kept, and it says when to
-// try again.
+// offer offers one file. A refusal is an answer, not an error: the bucket is full, nothing was
+// kept, and it says when to try again.
 func (f *farm) offer(ctx context.Context, queue *jobshaper.Queue, t tenant, file file) error {
 	task := asynq.NewTask(jobType, file.payload())
 	for wait := pause; ; wait = min(2*wait, 10*pause) {
 		at := time.Now()
-		// With an id of its own a job can be offered twice, say after a lost reply, and is still one job.
+		// With an id of its own a job can be offered twice, say after a lost reply, and is still
+		// one job.
 		result, err := queue.Enqueue(ctx, t.name, task, asynq.TaskID(file.id))
 		if err != nil {
 			return err

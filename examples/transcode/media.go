@@ -30,7 +30,8 @@ type source struct {
 	n    int
 }
 
-// chooseTool returns the tool of that name; auto is ffmpeg where it can be used, else Go's own codecs.
+// chooseTool returns the tool of that name; auto is ffmpeg where it can be used, else Go's own
+// codecs.
 func chooseTool(name string) (tool, error) {
 	switch name {
 	case "ffmpeg":
@@ -51,7 +52,8 @@ func chooseTool(name string) (tool, error) {
 	return tool{}, fmt.Errorf("-tool %q: want auto, ffmpeg or go", name)
 }
 
-// makeOnce makes those source files that no earlier run has made. Each appears under its name when it is whole.
+// makeOnce makes those source files that no earlier run has made. Each appears under its name when
+// it is whole.
 func makeOnce(ctx context.Context, t tool, sources []source) error {
 	var parts []source
 	var paths []string
@@ -75,10 +77,12 @@ func makeOnce(ctx context.Context, t tool, sources []source) error {
 	return err
 }
 
-// batch is how many files are made or checked by one call: to start ffmpeg takes longer than a file does.
+// batch is how many files are made or checked by one call: to start ffmpeg takes longer than a file
+// does.
 const batch = 8
 
-// inBatches calls work for batches of items, on all processors, and progress after each. The first error ends it.
+// inBatches calls work for batches of items, on all processors, and progress after each. The first
+// error ends it.
 func inBatches[T any](ctx context.Context, items []T, work func(context.Context, []T) error, progress func(done int)) error {
 	g, working := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))

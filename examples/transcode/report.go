@@ -25,7 +25,8 @@ type report struct {
 	broken           bool   // that it says they broke a promise
 }
 
-// account is what became of one tenant's files: the offers and starts that the journal saw, and the store's counts.
+// account is what became of one tenant's files: the offers and starts that the journal saw, and the
+// store's counts.
 type account struct {
 	record
 	stored, done, failed, cancelled int
@@ -50,11 +51,12 @@ func (r report) total() account {
 	return t
 }
 
-// jitter is what a busy machine may put between the gate and the first line of a handler, where starts are recorded.
+// jitter is what a busy machine may put between the gate and the first line of a handler, where
+// starts are recorded.
 const jitter = 10 * time.Millisecond
 
-// verify returns what does not add up, or breaks a promise. After a run that was ended early, the store's counts may be
-// ahead of what producers heard, and outputs were not read.
+// verify returns what does not add up, or breaks a promise. After a run that was ended early, the
+// store's counts may be ahead of what producers heard, and outputs were not read.
 func (r report) verify() error {
 	var wrong []error
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -97,7 +99,8 @@ func (r report) print(w io.Writer) {
 	fmt.Fprintf(w, "  took %.1f s in all\n", r.took.Seconds())
 }
 
-// printCounts tells what became of the files. For each line, offers = accepted + refused, and accepted = the rest.
+// printCounts tells what became of the files. For each line, offers = accepted + refused, and
+// accepted = the rest.
 func (r report) printCounts(w io.Writer) {
 	fmt.Fprintf(w, "\n%11s%9s%9s%10s%10s%9s%9s%11s\n", "", "files", "offers", "accepted", "refused", "done", "failed", "cancelled")
 	for _, a := range append(slices.Clone(r.accounts), r.total()) {

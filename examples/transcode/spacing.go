@@ -27,7 +27,8 @@ func spacingOf(times []time.Time) spacing {
 	return s
 }
 
-// quantile returns the smallest value that is not below percent of them (nearest rank). sorted is not empty.
+// quantile returns the smallest value that is not below percent of them (nearest rank). sorted is
+// not empty.
 func quantile(sorted []time.Duration, percent int) time.Duration {
 	rank := (len(sorted)*percent + 99) / 100
 	return sorted[max(rank, 1)-1]

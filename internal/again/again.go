@@ -1,5 +1,5 @@
-// Package again says when to ask again: not before the answer says that it makes sense, ever more seldom where the answer
-// does not know, and not when everybody else does.
+// Package again says when to ask again: not before the answer says that it makes sense, ever more
+// seldom where the answer does not know, and not when everybody else does.
 package again
 
 import (
@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Pause is how long to wait before each try of one thing. Its fields are set before the first one. It is for one goroutine.
+// Pause is how long to wait before each try of one thing. Its fields are set before the first one.
+// It is for one goroutine.
 type Pause struct {
 	First time.Duration // after the first try, where the answer tells nothing
 	Most  time.Duration // it grows up to here
@@ -16,8 +17,9 @@ type Pause struct {
 	next time.Duration // 0 = First
 }
 
-// Next returns how long to wait now: as long as was told (0 or less = nothing was), or the pause if that is longer, which is half as
-// long again each time. What chance adds, up to a quarter of that and of Most, parts those who were told the same.
+// Next returns how long to wait now: as long as was told (0 or less = nothing was), or the pause if
+// that is longer, which is half as long again each time. What chance adds, up to a quarter of that
+// and of Most, parts those who were told the same.
 func (p *Pause) Next(told time.Duration) time.Duration {
 	if p.next == 0 {
 		p.next = p.First

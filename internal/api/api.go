@@ -1,4 +1,5 @@
-// Package api is the daemon's HTTP side: producers offer jobs and ask for them, and whoever runs the daemon asks how it is.
+// Package api is the daemon's HTTP side: producers offer jobs and ask for them, and whoever runs
+// the daemon asks how it is.
 //
 //	POST /v1/downstreams/{d}/tenants/{t}/jobs        a job, see wire.ReadSpec → 202, or 409, 429, 503 for a refusal
 //	GET  /v1/downstreams/{d}/tenants/{t}/jobs/{id}   what is known of it → 200 or 404
@@ -6,12 +7,14 @@
 //	GET  /readyz                                     200 while it can do its work, else 503
 //	GET  /metrics                                    for Prometheus
 //
-// The answer to an offered job, accepted or refused, is a wire.Result. Everything else that goes wrong is a problem of
-// RFC 9457 with type, title, status, detail and, where one field is to blame, field. 429 and 503 carry Retry-After, but
-// where no wait would help. While the store of a downstream does not answer, requests that need it are answered with 503 at once.
-// Where admission rules were asked, 202 and 429 carry LimitHeaders.
+// The answer to an offered job, accepted or refused, is a wire.Result. Everything else that goes
+// wrong is a problem of RFC 9457 with type, title, status, detail and, where one field is to blame,
+// field. 429 and 503 carry Retry-After, but where no wait would help. While the store of a
+// downstream does not answer, requests that need it are answered with 503 at once. Where admission
+// rules were asked, 202 and 429 carry LimitHeaders.
 //
-// Only the downstreams that the daemon knows are served: a job for a mistyped one would wait for ever.
+// Only the downstreams that the daemon knows are served: a job for a mistyped one would wait for
+// ever.
 package api
 
 import (
@@ -52,7 +55,8 @@ type Config struct {
 	LimitHeaders LimitHeaders       // how producers are told of the admission rules
 	Hitters      map[string]Hitters // by downstream: who counts what tenants offer; nil = nobody
 
-	// Confirm is by downstream how long replicas may take to confirm an offered job, beyond what the store itself may.
+	// Confirm is by downstream how long replicas may take to confirm an offered job, beyond what
+	// the store itself may.
 	Confirm map[string]time.Duration
 
 	Log *slog.Logger
@@ -65,7 +69,8 @@ type Handler struct {
 	probes *probes
 }
 
-// Close ends the goroutines, and waits for them. It may be called twice; requests are answered after it, too.
+// Close ends the goroutines, and waits for them. It may be called twice; requests are answered
+// after it, too.
 func (h *Handler) Close() { h.probes.stop() }
 
 // New returns the handler.
@@ -106,9 +111,9 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// ready asks whether the daemon can do its work, for no longer than a load balancer waits. Where the stores of only some
-// downstreams are away, it can: every other daemon is no better off, and a balancer that believed otherwise would take the API from
-// those that are well.
+// ready asks whether the daemon can do its work, for no longer than a load balancer waits. Where
+// the stores of only some downstreams are away, it can: every other daemon is no better off, and a
+// balancer that believed otherwise would take the API from those that are well.
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request, ask func(context.Context) error) {
 	away := 0
 	for _, s := range h.stores {
@@ -163,15 +168,16 @@ func only(method string, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// newRefusals makes the count of refused jobs. Every other series about jobs is read from Redis; refusals leave no
-// trace there, so each process counts its own.
+// newRefusals makes the count of refused jobs. Every other series about jobs is read from Redis;
+// refusals leave no trace there, so each process counts its own.
 func newRefusals(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_refused_total",
 		Help: "Jobs that this process refused over HTTP, by reason."}, []string{"downstream", "reason"})
 	return c, reg.Register(c)
 }
 
-// newStoreMetrics tells which stores are away, and makes the count of requests that were spared the wait for them.
+// newStoreMetrics tells which stores are away, and makes the count of requests that were spared the
+// wait for them.
 func (h *Handler) newStoreMetrics(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
 	for name, s := range h.stores {
 		away := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shaper_http_store_away", ConstLabels: prometheus.Labels{"downstream": name},

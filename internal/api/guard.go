@@ -10,8 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/problem"
 )
 
-// guard decides who may use the API: whoever knows a token, or, where there are none, every program on this machine, but no
-// web page in a browser on it.
+// guard decides who may use the API: whoever knows a token, or, where there are none, every program
+// on this machine, but no web page in a browser on it.
 type guard struct {
 	tokens [][sha256.Size]byte // hashed, so that comparing takes the same time whatever the lengths
 }
@@ -49,8 +49,9 @@ func (g guard) knows(header string) bool {
 	return known == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// browsers refuses what a foreign web page makes a browser send, by the headers that browsers add. Without tokens it also
-// refuses host names that are not this machine's: a page may give its own name our address ("DNS rebinding").
+// browsers refuses what a foreign web page makes a browser send, by the headers that browsers add.
+// Without tokens it also refuses host names that are not this machine's: a page may give its own
+// name our address ("DNS rebinding").
 func (g guard) browsers(next http.Handler) http.Handler {
 	deny := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		problem.Problem{Status: http.StatusForbidden, Detail: "requests of web pages are not served"}.Write(w)

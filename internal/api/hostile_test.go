@@ -18,7 +18,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// listening serves the API with the limits of NewServer, for clients that mean harm, and returns its address.
+// listening serves the API with the limits of NewServer, for clients that mean harm, and returns
+// its address.
 func listening(t *testing.T, client Client) string {
 	t.Helper()
 	h, err := New(Config{Clients: map[string]Client{"d": client}, Loopback: true, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})

@@ -13,7 +13,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// maxBody is how many bytes a request may have: the largest payload with every byte written as \u0000, and the rest.
+// maxBody is how many bytes a request may have: the largest payload with every byte written as
+// \u0000, and the rest.
 const maxBody = 6*shaper.DefaultMaxPayload + 16<<10
 
 // jobsHandler takes jobs and tells about them.
@@ -82,7 +83,8 @@ func (h jobsHandler) count(r shaper.Result) {
 	}
 }
 
-// read reads a job from a request and offers it. A request does not wait for room, whatever the tenant's policy.
+// read reads a job from a request and offers it. A request does not wait for room, whatever the
+// tenant's policy.
 func (h jobsHandler) read(w http.ResponseWriter, r *http.Request) (shaper.Result, error) {
 	store, err := h.store(r)
 	if err != nil {

@@ -8,13 +8,16 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// LimitHeaders says by which header fields a producer is told where it stands with the admission rules.
+// LimitHeaders says by which header fields a producer is told where it stands with the admission
+// rules.
 type LimitHeaders string
 
 const (
-	// LegacyHeaders are X-RateLimit-Limit, -Remaining and -Reset, of the rule with the least left. The zero value.
+	// LegacyHeaders are X-RateLimit-Limit, -Remaining and -Reset, of the rule with the least left.
+	// The zero value.
 	LegacyHeaders LimitHeaders = "legacy"
-	// IETFHeaders are RateLimit-Policy and RateLimit, of all rules (draft-ietf-httpapi-ratelimit-headers-10).
+	// IETFHeaders are RateLimit-Policy and RateLimit, of all rules
+	// (draft-ietf-httpapi-ratelimit-headers-10).
 	IETFHeaders LimitHeaders = "ietf"
 	// BothHeaders are all of them.
 	BothHeaders LimitHeaders = "both"

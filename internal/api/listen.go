@@ -25,8 +25,8 @@ func Tokens(list string) []string {
 	return tokens
 }
 
-// Loopback reports whether only this machine can reach a listener at address. It is an error, which wraps
-// shaper.ErrInvalid, if others can and there is no token: they could have commands run here.
+// Loopback reports whether only this machine can reach a listener at address. It is an error, which
+// wraps shaper.ErrInvalid, if others can and there is no token: they could have commands run here.
 func Loopback(ctx context.Context, address string, tokens []string) (bool, error) {
 	if path, ok := socketPath(address); ok && path != "" {
 		return true, nil
@@ -58,7 +58,8 @@ func isLoopback(ctx context.Context, host string) bool {
 	return err == nil && len(ips) > 0
 }
 
-// NewServer returns a server for the handler with limits for everything that a client could draw out.
+// NewServer returns a server for the handler with limits for everything that a client could draw
+// out.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -71,8 +72,8 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// maxConnections is how many clients are connected at a time; others wait to be accepted. With the limits of NewServer it bounds what
-// connections cost, whoever opens them.
+// maxConnections is how many clients are connected at a time; others wait to be accepted. With the
+// limits of NewServer it bounds what connections cost, whoever opens them.
 const maxConnections = 1000
 
 // Listen opens the listener for NewServer, at HOST:PORT or unix:/PATH, with a limit on connections.

@@ -1,8 +1,8 @@
-// Package app is the daemon as a library: for each downstream a scheduler and a pool of workers, the HTTP side in front of
-// them, and one store below.
+// Package app is the daemon as a library: for each downstream a scheduler and a pool of workers,
+// the HTTP side in front of them, and one store below.
 //
-// It starts from the bottom up (store, policies, pools, schedulers, HTTP), so that whatever runs finds below it what it needs, and
-// stops so that nothing accepted is dropped: see Run.
+// It starts from the bottom up (store, policies, pools, schedulers, HTTP), so that whatever runs
+// finds below it what it needs, and stops so that nothing accepted is dropped: see Run.
 package app
 
 import (
@@ -39,15 +39,17 @@ type daemon struct {
 	served   chan error     // what ended the server
 }
 
-// Run runs a daemon until ctx ends, or until its embedded store or its listener fails. It returns nil after an orderly stop
-// that ctx asked for, in this order, each for the reason given:
+// Run runs a daemon until ctx ends, or until its embedded store or its listener fails. It returns
+// nil after an orderly stop that ctx asked for, in this order, each for the reason given:
 //
 //  1. /readyz says no: whoever balances load sends no more
 //  2. queues stop, all at once, as jobshaper.Queue.Stop says: the grace is for all of them together
-//  3. HTTP stops: until now jobs were accepted, since they wait in the store and not here; then what counted them
+//  3. HTTP stops: until now jobs were accepted, since they wait in the store and not here; then
+//     what counted them
 //  4. the store is closed, when the last job's end is written
 //
-// Its error wraps shaper.ErrStore where Redis is away, and shaper.ErrInvalid where the configuration is wrong.
+// Its error wraps shaper.ErrStore where Redis is away, and shaper.ErrInvalid where the
+// configuration is wrong.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()

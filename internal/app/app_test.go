@@ -154,7 +154,8 @@ func TestWholeDaemonOnItsOwnStore(t *testing.T) {
 	d.end()
 }
 
-// While running jobs end, the daemon says that it is not ready, and still takes jobs: they wait in the store.
+// While running jobs end, the daemon says that it is not ready, and still takes jobs: they wait in
+// the store.
 func TestStopDrains(t *testing.T) {
 	server := redistest.Start(t)
 	started, release := make(chan struct{}, 10), make(chan struct{})
@@ -188,7 +189,8 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// What the API refuses and who offers the most is there for `shaper stats --top`, until the daemon stops.
+// What the API refuses and who offers the most is there for `shaper stats --top`, until the daemon
+// stops.
 func TestHeavyHitters(t *testing.T) {
 	server := redistest.Start(t)
 	cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
@@ -278,7 +280,8 @@ func TestRolesRoundTrip(t *testing.T) {
 	}
 }
 
-// What the configuration says holds again, before anything starts, after Redis has lost all that it had.
+// What the configuration says holds again, before anything starts, after Redis has lost all that it
+// had.
 func TestPoliciesOutliveTheStore(t *testing.T) {
 	server := redistest.Start(t)
 	slots := make(chan time.Time, 10)

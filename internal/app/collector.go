@@ -19,8 +19,9 @@ const (
 	maxTenants = 100
 	// otherTenant is the tenant label of all others together. No tenant can have that name.
 	otherTenant = "_other"
-	// readMost is how many tenants a scrape reads besides the busy ones, which it reads all: those that were busy last. So it does not
-	// grow with idle tenants. What others did is in the downstream's totals; only their dead jobs are missing in gauges.
+	// readMost is how many tenants a scrape reads besides the busy ones, which it reads all: those
+	// that were busy last. So it does not grow with idle tenants. What others did is in the
+	// downstream's totals; only their dead jobs are missing in gauges.
 	readMost = 1000
 	// scrapeTimeout bounds one downstream's part of a scrape.
 	scrapeTimeout = 2 * time.Second
@@ -114,8 +115,9 @@ func (c *collector) tell(ch chan<- prometheus.Metric, i int, s shaper.Stats) {
 	c.totals[i].tell(ch, name, len(others) > 0)
 }
 
-// split returns the busiest tenants and the others. Who was shown before stays so until one that is more than twice as busy wants
-// the place: a series that comes and goes is of little use. Among equals it is the same ones at each scrape.
+// split returns the busiest tenants and the others. Who was shown before stays so until one that is
+// more than twice as busy wants the place: a series that comes and goes is of little use. Among
+// equals it is the same ones at each scrape.
 func split(tenants []shaper.TenantInfo, before func(name string) bool) (shown, others []shaper.TenantInfo) {
 	sorted := slices.Clone(tenants)
 	rank := func(t shaper.TenantInfo) (kept, n int) {

@@ -50,7 +50,8 @@ func TestTenantsAreBounded(t *testing.T) {
 	}
 }
 
-// How long a tenant's downstream has let nothing through is told of each tenant shown, and of the worst of the others.
+// How long a tenant's downstream has let nothing through is told of each tenant shown, and of the
+// worst of the others.
 func TestThrottledInARow(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 150, ByTenant: tenants(150, 10)}}
 	f.stats.ByTenant[3].InARow, f.stats.ByTenant[4].InARow, f.stats.ByTenant[149].InARow = 7, 12, 31

@@ -32,8 +32,8 @@ func (d *daemon) startDownstream(ctx context.Context, ds config.Downstream) erro
 	return q.Start(ctx)
 }
 
-// poolSize is how many connections to Redis the daemon may need at once: one for each place, and some for schedulers,
-// listeners and requests.
+// poolSize is how many connections to Redis the daemon may need at once: one for each place, and
+// some for schedulers, listeners and requests.
 func (d *daemon) poolSize() int {
 	n := 16
 	for _, ds := range d.cfg.Downstreams {

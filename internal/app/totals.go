@@ -30,10 +30,11 @@ func counter(name, help string) *prometheus.Desc {
 	return describe("shaper_"+name+"_total", help, "tenant")
 }
 
-// totals are the counters that a downstream's scrapes tell: of tenants that have series of their own, and of all others together. Which
-// tenants have some changes from scrape to scrape; yet no series goes back, and together they are the downstream's totals. So whoever
-// gets series begins with what it did since the scrape before, and what was before stays with the others; and whoever loses them leaves
-// to the others what they told.
+// totals are the counters that a downstream's scrapes tell: of tenants that have series of their
+// own, and of all others together. Which tenants have some changes from scrape to scrape; yet no
+// series goes back, and together they are the downstream's totals. So whoever gets series begins
+// with what it did since the scrape before, and what was before stays with the others; and whoever
+// loses them leaves to the others what they told.
 type totals struct {
 	own      map[string]*series
 	other    []int64            // by counterSeries
@@ -56,7 +57,8 @@ func newTotals() *totals {
 // shows tells whether a tenant had series at the last scrape.
 func (t *totals) shows(tenant string) bool { return t.own[tenant] != nil }
 
-// take takes in what a scrape read. The totals were read before the tenants, so they may lack what those have.
+// take takes in what a scrape read. The totals were read before the tenants, so they may lack what
+// those have.
 func (t *totals) take(all shaper.Counters, shown, others []shaper.TenantInfo) {
 	if all.Accepted < t.accepted/2 { // Redis has lost its data; a failover that loses the last writes is waited out
 		*t = *newTotals()

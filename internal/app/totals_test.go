@@ -29,7 +29,8 @@ func newScrapes(t *testing.T, r statsReader) *scrapes {
 	return &scrapes{t: t, reg: reg, last: map[string]float64{}}
 }
 
-// look scrapes, and returns what all series of each counter say together. No series may have gone back.
+// look scrapes, and returns what all series of each counter say together. No series may have gone
+// back.
 func (s *scrapes) look() map[string]float64 {
 	s.t.Helper()
 	families, err := s.reg.Gather()
@@ -63,8 +64,8 @@ func (s *scrapes) of(counter, tenant string) float64 {
 	return s.last["shaper_"+counter+"_total of "+tenant]
 }
 
-// Whoever is shown, comes, goes, is forgotten or comes back: no series goes back from a scrape to the next, and all together are
-// the downstream's totals.
+// Whoever is shown, comes, goes, is forgotten or comes back: no series goes back from a scrape to
+// the next, and all together are the downstream's totals.
 func TestCountersOnlyGrow(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -104,7 +105,8 @@ func TestCountersOnlyGrow(t *testing.T) {
 	}
 }
 
-// While all tenants have series, each says what is known of it, also when the totals were read a moment before.
+// While all tenants have series, each says what is known of it, also when the totals were read a
+// moment before.
 func TestFewTenantsSayWhatTheyCounted(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 3, ByTenant: tenants(3, 10), Counters: shaper.Counters{Accepted: 25}}}
 	s := newScrapes(t, f)
@@ -121,7 +123,8 @@ func TestFewTenantsSayWhatTheyCounted(t *testing.T) {
 	}
 }
 
-// A tenant that gets series begins with what it did since the last scrape, and one that loses them leaves theirs to the others.
+// A tenant that gets series begins with what it did since the last scrape, and one that loses them
+// leaves theirs to the others.
 func TestWhoIsShownChanges(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 101, ByTenant: tenants(101, 10), Counters: shaper.Counters{Accepted: 1010}}}
 	s := newScrapes(t, f)
@@ -142,7 +145,8 @@ func TestWhoIsShownChanges(t *testing.T) {
 	}
 }
 
-// A Redis that has lost everything counts anew; one that failed over and lost its last writes is waited for.
+// A Redis that has lost everything counts anew; one that failed over and lost its last writes is
+// waited for.
 func TestTotalsThatGoBack(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 1, ByTenant: tenants(1, 100), Counters: shaper.Counters{Accepted: 100}}}
 	s := newScrapes(t, f)
@@ -158,8 +162,9 @@ func TestTotalsThatGoBack(t *testing.T) {
 	}
 }
 
-// More than a thousand tenants have jobs run, become idle, are removed or time out, and come back: the scrape says what happened, and so
-// does Stats, whether it reads them all or not. What a scrape costs does not grow with them.
+// More than a thousand tenants have jobs run, become idle, are removed or time out, and come back:
+// the scrape says what happened, and so does Stats, whether it reads them all or not. What a scrape
+// costs does not grow with them.
 func TestCountersOfManyIdleTenants(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	ctx := t.Context()

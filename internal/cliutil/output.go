@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// Output is the stdout of a command. It remembers the first Write that failed, so that none goes unnoticed, and then ends
-// the command's context: what nobody can read need not be made. It may be used from several goroutines.
+// Output is the stdout of a command. It remembers the first Write that failed, so that none goes
+// unnoticed, and then ends the command's context: what nobody can read need not be made. It may be
+// used from several goroutines.
 type Output struct {
 	w   io.Writer
 	end context.CancelFunc
@@ -36,8 +37,9 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failure returns the error of a command whose output was lost, or else err. A pipe that its reader has closed has had what it
-// wants, as of `| head -1`: no words about that, and the code with which a shell shows other programs that it ended.
+// failure returns the error of a command whose output was lost, or else err. A pipe that its reader
+// has closed has had what it wants, as of `| head -1`: no words about that, and the code with which
+// a shell shows other programs that it ended.
 func (o *Output) failure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

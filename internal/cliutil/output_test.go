@@ -25,8 +25,8 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Output that is lost, the first line or a later one, is the command's error, also where the command does not look; and it ends
-// the command, which need not do the rest.
+// Output that is lost, the first line or a later one, is the command's error, also where the
+// command does not look; and it ends the command, which need not do the rest.
 func TestOutputLost(t *testing.T) {
 	closed, w, err := os.Pipe()
 	if err != nil {

@@ -1,9 +1,9 @@
 // Package coalesce lets calls that are made at the same time share one.
 //
-// Why: with many callers the round trip, not the work, is what a call costs, on both sides (a write,
-// a read and a wake-up each). A call that comes while few are under way goes at once; those who come
-// meanwhile go together with the next. So a lone caller waits for nobody, and the busier it gets,
-// the larger the batches.
+// Why: with many callers the round trip, not the work, is what a call costs, on both sides (a
+// write, a read and a wake-up each). A call that comes while few are under way goes at once; those
+// who come meanwhile go together with the next. So a lone caller waits for nobody, and the busier
+// it gets, the larger the batches.
 package coalesce
 
 import (
@@ -28,9 +28,10 @@ type Group[In, Out any] struct {
 }
 
 // New returns a Group whose batches hold at most max calls. run handles a batch and returns an
-// answer for each call, in order, an error among them. The context of a batch of one is its caller's.
-// That of several ends when all of them are gone, carries their latest deadline, where each has one,
-// and has the values of the first. Where a call may hang for longer than that, run bounds itself.
+// answer for each call, in order, an error among them. The context of a batch of one is its
+// caller's. That of several ends when all of them are gone, carries their latest deadline, where
+// each has one, and has the values of the first. Where a call may hang for longer than that, run
+// bounds itself.
 func New[In, Out any](max int, run func(ctx context.Context, batch []In) []Out) *Group[In, Out] {
 	return &Group[In, Out]{max: max, run: run}
 }
@@ -43,10 +44,10 @@ type call[In, Out any] struct {
 	flight *flight       // that of its batch; nil while it waits, and if it is the only one
 }
 
-// Do has in handled and returns the answer. When ctx ends while it waits for others it returns ctx's
-// error at once; the call may then be made or not. A caller that is alone handles its call itself,
-// since a goroutine would cost it a third more; its wait ends as run heeds ctx. Calls that wait go in
-// the order in which they came.
+// Do has in handled and returns the answer. When ctx ends while it waits for others it returns
+// ctx's error at once; the call may then be made or not. A caller that is alone handles its call
+// itself, since a goroutine would cost it a third more; its wait ends as run heeds ctx. Calls that
+// wait go in the order in which they came.
 func (g *Group[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	var none Out
 	if err := ctx.Err(); err != nil {

@@ -13,7 +13,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// Every caller gets the answer to its own call, however the calls were batched, and no batch is too large.
+// Every caller gets the answer to its own call, however the calls were batched, and no batch is too
+// large.
 func TestOwnAnswer(t *testing.T) {
 	var mu sync.Mutex
 	batches := 0
@@ -144,8 +145,9 @@ func TestTogether(t *testing.T) {
 	close(b.done)
 }
 
-// Each caller's own context ends its own wait, also of the one whose call began the batch, and of one
-// that is in a batch alone after it has waited. The batch goes on for the others, until there are none.
+// Each caller's own context ends its own wait, also of the one whose call began the batch, and of
+// one that is in a batch alone after it has waited. The batch goes on for the others, until there
+// are none.
 func TestLeave(t *testing.T) {
 	for _, callers := range []int{1, 2, 5} {
 		h := newHeld(t)

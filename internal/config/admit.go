@@ -26,7 +26,8 @@ var algorithms = []struct {
 
 const wantRules = "a list of rules, such as - token_bucket: 100/s"
 
-// admit reads the rules of a downstream. What only all of them together show to be wrong is told at the list.
+// admit reads the rules of a downstream. What only all of them together show to be wrong is told at
+// the list.
 func (d *decoder) admit(n node, p *shaper.DownstreamPolicy) {
 	before := len(d.found)
 	p.Admit = d.rules(n)
@@ -66,8 +67,8 @@ type draft struct {
 	at        map[string]node
 }
 
-// rule reads one algorithm with its rate, the size of a bucket, and the options of a rule. It returns besides where the
-// rule's name stands.
+// rule reads one algorithm with its rate, the size of a bucket, and the options of a rule. It
+// returns besides where the rule's name stands.
 func (d *decoder) rule(n node) (r policing.Rule, name node) {
 	w := draft{at: map[string]node{}}
 	var names []string
@@ -167,7 +168,8 @@ func (d *decoder) count(n node, most int) int64 {
 	return int64(v)
 }
 
-// wrongRule reports what package policing or buckets says of a rule; that it is about a parameter, the path says.
+// wrongRule reports what package policing or buckets says of a rule; that it is about a parameter,
+// the path says.
 func (d *decoder) wrongRule(n node, err error) {
 	text := err.Error()
 	for _, sentinel := range []error{policing.ErrRule, buckets.ErrParameter, buckets.ErrRate} {

@@ -2,7 +2,8 @@
 //
 // It promises:
 //   - What is not understood is refused: unknown keys, keys written twice, values of the wrong
-//     kind, a second document, YAML anchors, aliases and tags. Environment variables are not expanded.
+//     kind, a second document, YAML anchors, aliases and tags. Environment variables are not
+//     expanded.
 //   - Every such error names file, line, column, the path of the key, the value, and what would be
 //     right; one call reports all of them, in the order of the file.
 //   - Secrets stay out of errors: no message quotes a Redis URL, a target's URL, a header or an

@@ -203,8 +203,8 @@ func TestExampleIsComplete(t *testing.T) {
 
 var write = flag.Bool("write", false, "write what the example says of each field anew")
 
-// The example explains each field of a policy as its row does, with the range and the default. Run with -write after a row
-// has changed; a field that is not in the example yet is added to it.
+// The example explains each field of a policy as its row does, with the range and the default. Run
+// with -write after a row has changed; a field that is not in the example yet is added to it.
 func TestExampleExplainsFields(t *testing.T) {
 	const path = "../../deploy/shaper.yaml"
 	before, err := os.ReadFile(path)
@@ -226,7 +226,8 @@ func TestExampleExplainsFields(t *testing.T) {
 	}
 }
 
-// explain puts the text of each field's row behind its key below the section, the first of that name, and adds keys that are missing.
+// explain puts the text of each field's row behind its key below the section, the first of that
+// name, and adds keys that are missing.
 func explain(t *testing.T, lines []string, section string, fields []setting.Value) []string {
 	const column, width = 34, 100
 	margin := strings.Repeat(" ", column) + "#"

@@ -105,8 +105,9 @@ func (d *decoder) unreadable(b []byte, err error) {
 	d.report(1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[line:]), "", wrong.Problem)
 }
 
-// Visit reports texts in which an escape is no character, such as half a surrogate pair: the parser reads it as U+FFFD. Its tree
-// does not tell that from an escaped U+FFFD, which nobody means; the character itself may stand in a text.
+// Visit reports texts in which an escape is no character, such as half a surrogate pair: the parser
+// reads it as U+FFFD. Its tree does not tell that from an escaped U+FFFD, which nobody means; the
+// character itself may stand in a text.
 func (d *decoder) Visit(n ast.Node) ast.Visitor {
 	s, ok := n.(*ast.StringNode)
 	if ok && s.Token.Type == token.DoubleQuoteType && strings.Count(s.Value, "\ufffd") > strings.Count(s.Token.Origin, "\ufffd") {
@@ -237,7 +238,8 @@ func kind(n ast.Node) string {
 	return strings.ToLower(n.Type().String())
 }
 
-// position returns where n begins. A block mapping begins at its first key, although its token is the colon.
+// position returns where n begins. A block mapping begins at its first key, although its token is
+// the colon.
 func position(n ast.Node) (line, column int) {
 	switch m := n.(type) {
 	case *ast.MappingNode:

@@ -8,8 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
-// settings makes the keys of a table's fields. Each is checked as soon as it is read, so that the error stands at its
-// place, and is unset again where it is wrong.
+// settings makes the keys of a table's fields. Each is checked as soon as it is read, so that the
+// error stands at its place, and is unset again where it is wrong.
 func (d *decoder) settings(values []setting.Value) []field {
 	fields := make([]field, len(values))
 	for i, v := range values {

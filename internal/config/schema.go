@@ -27,7 +27,8 @@ func (d *decoder) readFile(n node, f *File) {
 	}
 }
 
-// downstreamTable is what a file says of a downstream besides its policy, and needs no reader of its own.
+// downstreamTable is what a file says of a downstream besides its policy, and needs no reader of
+// its own.
 var downstreamTable = setting.Table[Downstream]{
 	setting.Whole("concurrency", "", "workers in this process",
 		func(d *Downstream) *int { return &d.Concurrency }, 1, 10_000, 10), // 0 is left to workers.Config, which knows the default

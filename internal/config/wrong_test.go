@@ -249,7 +249,8 @@ func TestManyMistakes(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for texts that make Parse panic, answer twice, or place an error outside the text.
+// FuzzParse looks for texts that make Parse panic, answer twice, or place an error outside the
+// text.
 func FuzzParse(f *testing.F) {
 	f.Add(contract)
 	for _, tt := range wrong {

@@ -18,7 +18,8 @@ type point struct {
 	left atomic.Int64 // hits until it crashes
 }
 
-// arm reads POINT:N. A mistake ends the program: a crash that never comes would pass for one that was survived.
+// arm reads POINT:N. A mistake ends the program: a crash that never comes would pass for one that
+// was survived.
 func arm(text string) *point {
 	if text == "" {
 		return nil

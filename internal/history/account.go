@@ -1,6 +1,7 @@
 package history
 
-// Lost finds jobs that were accepted and never came to an end. Whoever reads the history has waited until all should have.
+// Lost finds jobs that were accepted and never came to an end. Whoever reads the history has waited
+// until all should have.
 func Lost(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
@@ -21,8 +22,8 @@ func Lost(h History) []Violation {
 	return out
 }
 
-// Unexpected finds starts of jobs that were never offered, or that were refused. A job whose producer died before it
-// heard the answer may start: it was offered.
+// Unexpected finds starts of jobs that were never offered, or that were refused. A job whose
+// producer died before it heard the answer may start: it was offered.
 func Unexpected(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
@@ -47,8 +48,8 @@ func Unexpected(h History) []Violation {
 	return out
 }
 
-// Recovered returns the first starts of jobs whose producer never heard what became of its offer. They are no violation: who
-// does not know has to expect either.
+// Recovered returns the first starts of jobs whose producer never heard what became of its offer.
+// They are no violation: who does not know has to expect either.
 func Recovered(h History) History {
 	var out History
 	answered, started := map[job]bool{}, map[job]bool{}
@@ -71,8 +72,9 @@ func Recovered(h History) History {
 	return out
 }
 
-// Level finds instants at which more than most jobs of one tenant had been accepted and not started: its depth, and as many as
-// there are places, for those that have left their bucket and have not begun. A job whose producer has not heard yet does not count.
+// Level finds instants at which more than most jobs of one tenant had been accepted and not
+// started: its depth, and as many as there are places, for those that have left their bucket and
+// have not begun. A job whose producer has not heard yet does not count.
 func Level(h History, tenant string, most int) []Violation {
 	var out []Violation
 	known, waiting := map[job]bool{}, map[job]bool{}
@@ -93,7 +95,8 @@ func Level(h History, tenant string, most int) []Violation {
 	return out
 }
 
-// Unanswered finds offers that got no answer, or two: accepted + refused = offered, but for producers that died.
+// Unanswered finds offers that got no answer, or two: accepted + refused = offered, but for
+// producers that died.
 func Unanswered(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
@@ -105,8 +108,8 @@ func Unanswered(h History) []Violation {
 	return out
 }
 
-// InFlight finds instants at which more than most starts of one tenant had not ended; with the tenant "", of all together. What ran in a
-// process ends when that is cut off.
+// InFlight finds instants at which more than most starts of one tenant had not ended; with the
+// tenant "", of all together. What ran in a process ends when that is cut off.
 func InFlight(h History, tenant string, most int) []Violation {
 	var out []Violation
 	type start struct {

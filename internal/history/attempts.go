@@ -2,8 +2,9 @@ package history
 
 import "time"
 
-// anew tells that a start begins another life of its job's id: the one before it ended without having been done, cancelled or
-// dead and removed, and the id was accepted again. end is the last of that life; nil = none.
+// anew tells that a start begins another life of its job's id: the one before it ended without
+// having been done, cancelled or dead and removed, and the id was accepted again. end is the last
+// of that life; nil = none.
 func anew(start Event, end *Event) bool {
 	return start.Attempt == 1 && end != nil && (end.Outcome == Cancelled || end.Outcome == Dead)
 }
@@ -32,7 +33,8 @@ func Attempts(h History) []Violation {
 	return out
 }
 
-// Ends finds attempts that ended twice: only the owner of a start may say how it ended, and only once.
+// Ends finds attempts that ended twice: only the owner of a start may say how it ended, and only
+// once.
 func Ends(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
@@ -53,8 +55,8 @@ func Ends(h History) []Violation {
 	return out
 }
 
-// OneOwner finds starts of a job while an earlier start of it had not ended, although the process of that one was not killed or
-// cut off before. A job that never started again is nobody else's.
+// OneOwner finds starts of a job while an earlier start of it had not ended, although the process
+// of that one was not killed or cut off before. A job that never started again is nobody else's.
 func OneOwner(h History) []Violation {
 	var out []Violation
 	running := map[job]Event{}
@@ -79,11 +81,13 @@ func OneOwner(h History) []Violation {
 	return out
 }
 
-// ReportWithin is how long after the end of a handler its process may be killed with the effect that nobody else hears of that end;
-// while Redis is down, longer by that time, and by as much again until the report is repeated.
+// ReportWithin is how long after the end of a handler its process may be killed with the effect
+// that nobody else hears of that end; while Redis is down, longer by that time, and by as much
+// again until the report is repeated.
 const ReportWithin = time.Second
 
-// reportBy is until when the end of a handler may not have been reported. outages are pairs of Down and Up.
+// reportBy is until when the end of a handler may not have been reported. outages are pairs of Down
+// and Up.
 func reportBy(end int64, outages History) int64 {
 	by := end + int64(ReportWithin)
 	for i, e := range outages {
@@ -94,8 +98,8 @@ func reportBy(end int64, outages History) int64 {
 	return by
 }
 
-// Duplicated finds starts that had no reason: the job's start before had not ended, or was done, although its process was not
-// killed or cut off while that start ran or was being reported.
+// Duplicated finds starts that had no reason: the job's start before had not ended, or was done,
+// although its process was not killed or cut off while that start ran or was being reported.
 func Duplicated(h History) []Violation {
 	cuts := map[int][]int64{}
 	for _, e := range h.Of(Cut) {
@@ -122,7 +126,8 @@ func Duplicated(h History) []Violation {
 	return out
 }
 
-// again tells whether there was a reason for another start after one that ended so. cuts are when its process was cut off.
+// again tells whether there was a reason for another start after one that ended so. cuts are when
+// its process was cut off.
 func again(start Event, end *Event, cuts []int64, outages History) bool {
 	if end != nil && end.Outcome != Done {
 		return true
@@ -142,9 +147,9 @@ func fate(end *Event) string {
 	return "was " + end.Outcome
 }
 
-// Order finds jobs of one tenant that were accepted before another was even offered, and first started after it, by their
-// slots. Jobs whose first start was not their first attempt are left out: their turn came, and something was in the way. So are
-// jobs that were never started.
+// Order finds jobs of one tenant that were accepted before another was even offered, and first
+// started after it, by their slots. Jobs whose first start was not their first attempt are left
+// out: their turn came, and something was in the way. So are jobs that were never started.
 func Order(h History) []Violation {
 	var out []Violation
 	offered, accepted, seen := map[job]int64{}, map[job]int64{}, map[job]bool{}

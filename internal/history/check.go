@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Starts runs every check that holds for the starts of tenants with one rate, whatever else happens.
+// Starts runs every check that holds for the starts of tenants with one rate, whatever else
+// happens.
 func Starts(h History, r Rule) []Violation {
 	return sorted(Spacing(h, r), Windows(h, r), Slots(h, r), OnTime(h, r), Attempts(h))
 }

@@ -13,7 +13,8 @@ import (
 //
 //	100 start a/j1 attempt=2 slot=90 pid=7
 //
-// The time, the slot and wall=, all in ms, count from the same instant; the wall clock shows the event's time unless wall= says otherwise.
+// The time, the slot and wall=, all in ms, count from the same instant; the wall clock shows the
+// event's time unless wall= says otherwise.
 func script(t *testing.T, text string) History {
 	t.Helper()
 	var h History
@@ -98,7 +99,8 @@ func TestChecks(t *testing.T) {
 			 40 start a/2
 			 80 start a/3`, []string{"3 starts within 80ms, want at most 2 in 100ms"}},
 		{"windows: a little fast for ten seconds", ruled(Windows), even(102, 98.9),
-			// Eleven starts in a second are allowed, and 98.9 ms × 11 is more than a second: only the long window sees it.
+			// Eleven starts in a second are allowed, and 98.9 ms × 11 is more than a second: only
+			// the long window sees it.
 			[]string{"102 starts within 9.9889s, want at most 101 in 10s"}},
 
 		{"slots: exactly an interval", ruled(Slots), `
@@ -380,7 +382,8 @@ func bound(most int) func(History) []Violation {
 	return func(h History) []Violation { return Level(h, "a", most) }
 }
 
-// TestRatesThatChange gives starts rules of their own: what both neighbours' rules forbid is found, and nothing else.
+// TestRatesThatChange gives starts rules of their own: what both neighbours' rules forbid is found,
+// and nothing else.
 func TestRatesThatChange(t *testing.T) {
 	under := func(n int64, tau time.Duration) *Rule { return &Rule{Rate: buckets.PerSecond(n), Tolerance: tau} }
 	slow, fast := under(2, 20*time.Millisecond), under(10, 20*time.Millisecond)

@@ -52,7 +52,8 @@ type Event struct {
 	Slot    int64  `json:"slot,omitempty"`    // of a Start: µs since the epoch
 	Outcome string `json:"outcome,omitempty"` // of an End; of a Refuse, the reason; of a Set, the rate; of a Fault, its name
 
-	// Under is the rule in effect at a Start, where it is not the one that a check is given. Not recorded.
+	// Under is the rule in effect at a Start, where it is not the one that a check is given. Not
+	// recorded.
 	Under *Rule `json:"-"`
 }
 

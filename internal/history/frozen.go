@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Frozen takes those starts out of a history whose process was stopped on purpose between its last look at the clock and the
-// handler's first instruction. Nobody can promise anything about them: they happen when the process goes on. They are late
-// by more than τ, and their process stood still between their slot and the start.
+// Frozen takes those starts out of a history whose process was stopped on purpose between its last
+// look at the clock and the handler's first instruction. Nobody can promise anything about them:
+// they happen when the process goes on. They are late by more than τ, and their process stood still
+// between their slot and the start.
 //
 // rest keeps the ends of such starts, since what they did counts.
 func Frozen(h History, r Rule) (rest, frozen History) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Recorder appends events to a file. Any number of them, in any number of processes, may share one file. It
-// is safe for concurrent use.
+// Recorder appends events to a file. Any number of them, in any number of processes, may share one
+// file. It is safe for concurrent use.
 type Recorder struct {
 	file *os.File
 	pid  int
@@ -26,7 +26,8 @@ func Open(path string) (*Recorder, error) {
 	return &Recorder{file: f, pid: os.Getpid()}, nil
 }
 
-// Record appends an event. Its clocks are read first, and its process is this one, where the caller gives none.
+// Record appends an event. Its clocks are read first, and its process is this one, where the caller
+// gives none.
 func (r *Recorder) Record(e Event) error {
 	if e.At == 0 {
 		e.At, e.Wall = Now(), time.Now().UnixMicro()
@@ -57,8 +58,8 @@ func Read(path string) (History, error) {
 	return r.More()
 }
 
-// Reader reads a history that grows. A line that is no event is an error: lines are written whole, so one that is
-// not was not ours. The zero value is ready to Open. It is for one goroutine.
+// Reader reads a history that grows. A line that is no event is an error: lines are written whole,
+// so one that is not was not ours. The zero value is ready to Open. It is for one goroutine.
 type Reader struct {
 	file  *os.File
 	line  int
@@ -87,7 +88,8 @@ func (r *Reader) More() (History, error) {
 	return slices.Clone(r.whole), nil
 }
 
-// Next reads on, and returns what was written since it, or More, was called before, in the order in which it was written.
+// Next reads on, and returns what was written since it, or More, was called before, in the order in
+// which it was written.
 func (r *Reader) Next() (History, error) {
 	var h History
 	err := r.each(func([]byte) bool { return true }, func(e Event) { h = append(h, e) })

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestRecordSurvivesAndDoesNotMix has several processes write into one file at once, and kills one of them.
+// TestRecordSurvivesAndDoesNotMix has several processes write into one file at once, and kills one
+// of them.
 func TestRecordSurvivesAndDoesNotMix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history")
 	if to := os.Getenv("HISTORY_WRITE_TO"); to != "" {

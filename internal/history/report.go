@@ -24,7 +24,8 @@ type Report struct {
 	Faults                             map[string]int
 	Frozen                             int // starts that are left out, see Frozen
 
-	// LeastGap is the smallest distance of two starts of a tenant, as a part of what its interval was.
+	// LeastGap is the smallest distance of two starts of a tenant, as a part of what its interval
+	// was.
 	LeastGap, Interval time.Duration
 
 	Inversions int // see Order; not a violation where faults make a job miss its slot
@@ -34,8 +35,9 @@ type Report struct {
 // Checks are the checks that Judge makes, in the order of its summary.
 var Checks = []string{"lost", "unexpected", "spacing", "windows", "slots", "on time", "attempts", "duplicated", "in flight"}
 
-// Judge makes every check that holds whatever was broken, over a whole history. Rates are those of its Set events.
-// It holds one tenant's events at a time, so that a history of hours fits into memory.
+// Judge makes every check that holds whatever was broken, over a whole history. Rates are those of
+// its Set events. It holds one tenant's events at a time, so that a history of hours fits into
+// memory.
 func Judge(path string, terms Terms) (*Report, error) {
 	out := &Report{Ends: map[string]int{}, Faults: map[string]int{}, Found: map[string][]Violation{}}
 	tenants, err := out.survey(path)
@@ -184,7 +186,8 @@ func readTenant(path, tenant string) (h History, err error) {
 	return h, err
 }
 
-// each calls do for those events of a history whose lines are wanted, in the order in which they were written.
+// each calls do for those events of a history whose lines are wanted, in the order in which they
+// were written.
 func each(path string, want func(line []byte) bool, do func(Event)) error {
 	var r Reader
 	if err := r.Open(path); err != nil {

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestRulesFollowTheRate checks starts of a tenant whose rate was changed from 10/s to 20/s and back.
+// TestRulesFollowTheRate checks starts of a tenant whose rate was changed from 10/s to 20/s and
+// back.
 func TestRulesFollowTheRate(t *testing.T) {
 	const sets = `
 		   0 set a outcome=10/s
@@ -67,7 +68,8 @@ func TestRulesFollowTheRate(t *testing.T) {
 	}
 }
 
-// TestFrozenLeavesOutOnlyWhatWasStopped: lateness is excused by a stop of the start's own process, between its slot and the start.
+// TestFrozenLeavesOutOnlyWhatWasStopped: lateness is excused by a stop of the start's own process,
+// between its slot and the start.
 func TestFrozenLeavesOutOnlyWhatWasStopped(t *testing.T) {
 	for _, tc := range []struct {
 		name, text string

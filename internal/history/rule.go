@@ -13,8 +13,8 @@ type Rule struct {
 	Rate      buckets.Rate
 	Tolerance time.Duration // τ: how long after its slot a start may happen
 
-	// Slack is how much later than the start itself a recorder may have read its clock: zero in the handler, a few
-	// ms for an HTTP downstream, which first has to accept and parse a request.
+	// Slack is how much later than the start itself a recorder may have read its clock: zero in the
+	// handler, a few ms for an HTTP downstream, which first has to accept and parse a request.
 	Slack time.Duration
 }
 

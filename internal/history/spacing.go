@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Spacing finds starts of one tenant that are closer than interval − τ; where their rates differ, than the shorter of their
-// intervals. At rates whose interval is below τ it can find nothing; Windows and Slots do.
+// Spacing finds starts of one tenant that are closer than interval − τ; where their rates differ,
+// than the shorter of their intervals. At rates whose interval is below τ it can find nothing;
+// Windows and Slots do.
 func Spacing(h History, r Rule) []Violation {
 	var out []Violation
 	for _, starts := range h.byTenant() {
@@ -22,8 +23,8 @@ func Spacing(h History, r Rule) []Violation {
 	return out
 }
 
-// Windows finds windows of an interval, of a second and of ten that hold more starts of one tenant than 1 + ⌊(W+τ)/interval⌋;
-// where their rates differ, the shortest of their intervals counts.
+// Windows finds windows of an interval, of a second and of ten that hold more starts of one tenant
+// than 1 + ⌊(W+τ)/interval⌋; where their rates differ, the shortest of their intervals counts.
 func Windows(h History, r Rule) []Violation {
 	var out []Violation
 	for _, starts := range h.byTenant() {
@@ -54,7 +55,8 @@ func (r Rule) runs(starts History) []int {
 	return out
 }
 
-// inForce is how many starts a window that ends with the i-th may hold, by the laxest rule of any of them.
+// inForce is how many starts a window that ends with the i-th may hold, by the laxest rule of any
+// of them.
 func (r Rule) inForce(starts History, runs []int, i int, window time.Duration) int {
 	rule, begun := r.of(starts[i]), runs[i]
 	most := rule.most(window)
@@ -65,8 +67,9 @@ func (r Rule) inForce(starts History, runs []int, i int, window time.Duration) i
 	return most
 }
 
-// Slots finds starts without a slot, and slots of one tenant that are closer than an interval: one that was granted twice is
-// the worst of them. A slot is exact, so neither τ nor slack applies; only the µs in which slots are counted.
+// Slots finds starts without a slot, and slots of one tenant that are closer than an interval: one
+// that was granted twice is the worst of them. A slot is exact, so neither τ nor slack applies;
+// only the µs in which slots are counted.
 func Slots(h History, r Rule) []Violation {
 	var out []Violation
 	for _, starts := range h.byTenant() {
@@ -85,8 +88,8 @@ func Slots(h History, r Rule) []Violation {
 	return out
 }
 
-// OnTime finds starts before their slot, or later than τ after it. A recorder reads its clock after the start, so it
-// excuses lateness by the rule's slack, and earliness by nothing.
+// OnTime finds starts before their slot, or later than τ after it. A recorder reads its clock after
+// the start, so it excuses lateness by the rule's slack, and earliness by nothing.
 func OnTime(h History, r Rule) []Violation {
 	var out []Violation
 	for _, e := range h.Of(Start) {
@@ -101,8 +104,9 @@ func OnTime(h History, r Rule) []Violation {
 	return out
 }
 
-// Slip is how much longer the starts of a tenant took, by their slots, than the rate needs: zero while a backlog is
-// drained without a missed slot, however long it is. Negative: faster than the rate.
+// Slip is how much longer the starts of a tenant took, by their slots, than the rate needs: zero
+// while a backlog is drained without a missed slot, however long it is. Negative: faster than the
+// rate.
 func Slip(h History, tenant string, r Rule) time.Duration {
 	starts := h.Of(Start).Tenant(tenant)
 	if len(starts) < 2 {

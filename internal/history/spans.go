@@ -14,8 +14,8 @@ type Span struct {
 	From, Until int64 // ns of the history's clock
 }
 
-// Spans returns the rates of a tenant, from its Set events: who changes a rate writes down one before the call and one after it, since
-// between them either rate may hold.
+// Spans returns the rates of a tenant, from its Set events: who changes a rate writes down one
+// before the call and one after it, since between them either rate may hold.
 func Spans(h History, tenant string) ([]Span, error) {
 	sets := h.Of(Set).Tenant(tenant)
 	var out []Span
@@ -36,12 +36,13 @@ func Spans(h History, tenant string) ([]Span, error) {
 	return out, nil
 }
 
-// ahead is how long before a start its slot may have been granted, at a lead of 20 ms and a tolerance of as much: the rate of that
-// instant holds for it. It is generous.
+// ahead is how long before a start its slot may have been granted, at a lead of 20 ms and a
+// tolerance of as much: the rate of that instant holds for it. It is generous.
 const ahead = 150 * time.Millisecond
 
-// Under puts each start under the fastest of the rates that may have been in force when its slot was granted, with what r says
-// besides. Starts to which none of the spans applies stay as they are.
+// Under puts each start under the fastest of the rates that may have been in force when its slot
+// was granted, with what r says besides. Starts to which none of the spans applies stay as they
+// are.
 func Under(h History, spans []Span, r Rule) {
 	for i := range h {
 		e := &h[i]

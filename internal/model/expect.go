@@ -10,8 +10,8 @@ const (
 	NoteInFlight  = "in_flight"  // that hangs on how long other jobs run
 )
 
-// estimate says when jobs of a tenant will start, as timelines, pauses and the present backlogs have
-// it, to one call that offers some. Numbers are doubles, as the scripts have them.
+// estimate says when jobs of a tenant will start, as timelines, pauses and the present backlogs
+// have it, to one call that offers some. Numbers are doubles, as the scripts have them.
 type estimate struct {
 	*Downstream
 	t     *Tenant
@@ -33,8 +33,8 @@ type neighbour struct {
 	like, waiting, out, first, step, vt, weight float64
 }
 
-// line is a stretch of a batch's jobs: the first is reckoned, and those behind it lie on the line to the
-// one that is spread further, which is reckoned once there is a second.
+// line is a stretch of a batch's jobs: the first is reckoned, and those behind it lie on the line
+// to the one that is spread further, which is reckoned once there is a second.
 type line struct {
 	nth, at int64
 	slope   float64
@@ -69,10 +69,10 @@ func (e *estimate) neighbours() []neighbour {
 	return e.crowd
 }
 
-// shared is when the nth job of the tenant starts at the downstream's rate, whose next slot is first,
-// and not before own, when its own timeline lets it. Before it go what is out, those of its tenant, and
-// of every other tenant what it has, what its own rate lets pass until then, and what its weight earns
-// it. The instant stands on both sides, so it is approached from below.
+// shared is when the nth job of the tenant starts at the downstream's rate, whose next slot is
+// first, and not before own, when its own timeline lets it. Before it go what is out, those of its
+// tenant, and of every other tenant what it has, what its own rate lets pass until then, and what
+// its weight earns it. The instant stands on both sides, so it is approached from below.
 func (e *estimate) shared(nth, own, first int64) int64 {
 	vt := float64(max(e.VirtualTime, e.t.VirtualTime)) + float64(nth-1)*share/float64(e.Limits(e.t).Weight)
 	at := own
@@ -122,8 +122,8 @@ func (e *estimate) nth(nth int64) (at int64, note string) {
 }
 
 // delayed is when a job starts that is not due before due. It joins the bucket behind what waits by
-// then: what is there now and has not left, and what falls due before, perhaps much of it at about the
-// same time. One that is tried again comes to the front.
+// then: what is there now and has not left, and what falls due before, perhaps much of it at about
+// the same time. One that is tried again comes to the front.
 func (e *estimate) delayed(due int64, again bool) (at int64, note string) {
 	if again {
 		if at, note = e.nth(1); at > 0 {
@@ -148,8 +148,8 @@ func (e *estimate) delayed(due int64, again bool) (at int64, note string) {
 	return int64(math.Floor(start)), NoteNone
 }
 
-// untilRoom is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it
-// full decides. At most a minute, since a pause may end and a policy change before.
+// untilRoom is how long it takes until a job leaves a full bucket, as far as can be said: what
+// keeps it full decides. At most a minute, since a pause may end and a policy change before.
 func (e *estimate) untilRoom() int64 {
 	if e.crowded {
 		return e.retry

@@ -158,7 +158,8 @@ func (d *Downstream) Forget(tenant, id string) {
 }
 
 // Restart is a restart of Redis that forgot nothing that the model knows of: but as a grant may be
-// forgotten, a tenant whose next departure is near waits an interval, and leases are not over at once.
+// forgotten, a tenant whose next departure is near waits an interval, and leases are not over at
+// once.
 func (d *Downstream) Restart() {
 	d.Epoch = d.Now
 	if d.shared() {

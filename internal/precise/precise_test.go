@@ -38,7 +38,8 @@ func TestNeverEarly(t *testing.T) {
 	if late[0] < 0 {
 		t.Errorf("woke %v before the deadline", -late[0])
 	}
-	// For the reader only: how late depends on the machine and what else it does. BenchmarkLateness compares it with time.Sleep.
+	// For the reader only: how late depends on the machine and what else it does. BenchmarkLateness
+	// compares it with time.Sleep.
 	t.Logf("lateness of SleepUntil: p50 %v, p99 %v, max %v", late[n/2], late[n*99/100], late[n-1])
 }
 

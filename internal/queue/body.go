@@ -16,8 +16,9 @@ import (
 //
 //	since max_wait attempts keep timeout digest\ntype\nheaders\npayload
 //
-// since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are ms, and 0 where the
-// tenant's policy decides; headers are a JSON object, or nothing. The scripts read its first line, see lua/lib/job.lua.
+// since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are
+// ms, and 0 where the tenant's policy decides; headers are a JSON object, or nothing. The scripts
+// read its first line, see lua/lib/job.lua.
 type Body struct {
 	Since       time.Time // when the job was accepted or became due; Encode leaves it out
 	MaxWait     time.Duration
@@ -29,9 +30,9 @@ type Body struct {
 	Payload     []byte
 }
 
-// Encode returns the body without Since, and its digest. The digest tells a job that is offered again from another one under
-// the same id, and a call that is repeated from either; one that is not named has an id that was made up for this call, which
-// says both by itself.
+// Encode returns the body without Since, and its digest. The digest tells a job that is offered
+// again from another one under the same id, and a call that is repeated from either; one that is
+// not named has an id that was made up for this call, which says both by itself.
 func (s *Body) Encode(named bool) (body, digest string, err error) {
 	headers := ""
 	if len(s.Headers) > 0 {

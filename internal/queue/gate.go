@@ -11,8 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/coalesce"
 )
 
-// Ticket is what travels through asynq: "wake up for this tenant". It was released for one job, and starts the tenant's oldest
-// that is out; so it may be lost, doubled or late without harm, and jobs start in their order although tickets race.
+// Ticket is what travels through asynq: "wake up for this tenant". It was released for one job, and
+// starts the tenant's oldest that is out; so it may be lost, doubled or late without harm, and jobs
+// start in their order although tickets race.
 type Ticket struct {
 	Tenant  string
 	ID      string // the job that it was released for
@@ -33,8 +34,9 @@ func ParseTicket(s string) (Ticket, error) {
 	return Ticket{}, fmt.Errorf("ticket %.80q: want tenant, id and release number", s)
 }
 
-// Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their leases, and records
-// how their jobs ended. Package workers stands on it. All its calls may be repeated. It is safe for concurrent use.
+// Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their
+// leases, and records how their jobs ended. Package workers stands on it. All its calls may be
+// repeated. It is safe for concurrent use.
 type Gate struct {
 	q       Queue
 	reports *coalesce.Group[[]any, reported]
@@ -79,8 +81,8 @@ const (
 	TicketExpired = "expired" // the job had waited too long and ended
 )
 
-// Enter asks to start a job on a ticket, under a fresh token. It returns a Grant, most often of the job that the ticket was released
-// for, or why there is none.
+// Enter asks to start a job on a ticket, under a fresh token. It returns a Grant, most often of the
+// job that the ticket was released for, or why there is none.
 func (g *Gate) Enter(ctx context.Context, t Ticket, token string) (*Grant, string, error) {
 	return g.ask(ctx, t, "-", token)
 }
@@ -127,7 +129,8 @@ func ReadGrant(r *Reply, token string) (*Grant, error) {
 	return g, nil
 }
 
-// GiveBack says that a ticket will not be used: the tenant's youngest job that is out returns to the front of its bucket.
+// GiveBack says that a ticket will not be used: the tenant's youngest job that is out returns to
+// the front of its bucket.
 func (g *Gate) GiveBack(ctx context.Context, t Ticket) error {
 	_, err := g.q.Run(ctx, GivebackScript, "give ticket back", t.Tenant, t.ID, t.Release)
 	return err
@@ -155,13 +158,15 @@ type Finish struct {
 	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back
 }
 
-// Began tells what came of a slot, as lua/finish.lua takes it: when the handler began. Empty: the worker does not know.
+// Began tells what came of a slot, as lua/finish.lua takes it: when the handler began. Empty: the
+// worker does not know.
 type Began string
 
 // NeverBegan says that the handler did not begin: the slot went by without a start.
 const NeverBegan Began = "-"
 
-// BeganAfter says that the handler began so long after its slot, as the worker's monotonic clock has it.
+// BeganAfter says that the handler began so long after its slot, as the worker's monotonic clock
+// has it.
 func BeganAfter(late time.Duration) Began { return Began(Micros(late)) }
 
 // Finished is the answer to a report.
@@ -171,8 +176,9 @@ type Finished struct {
 	Next   *Grant // the next job, if the worker wanted one and could have it
 }
 
-// Finish records how a start ended, if its token still owns the job, and grants the next job to a worker that
-// wants one and can have it. With an error there may be a Next all the same: one whose job cannot be read.
+// Finish records how a start ended, if its token still owns the job, and grants the next job to a
+// worker that wants one and can have it. With an error there may be a Next all the same: one whose
+// job cannot be read.
 func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
 	token := cmp.Or(f.Next, "-")
 	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), Micros(f.Delay), f.Text, token, string(cmp.Or(f.Began, "?"))}
@@ -236,15 +242,16 @@ type Held struct {
 	Begun bool // its handler has begun; from the first Beat that says so it counts as a start
 }
 
-// Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their leases. A pool
-// that is not heard of for ttl counts as gone. Returns a Standing for each job.
+// Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their
+// leases. A pool that is not heard of for ttl counts as gone. Returns a Standing for each job.
 func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) ([]Standing, error) {
 	out, _, err := g.beat(ctx, pool, places, ttl, own, 0)
 	return out, err
 }
 
-// BeatAgain is Beat for a pool that has beaten within the last minute, and did not leave. Such a pool is unknown only where Redis has lost
-// what it had; then known is false, and nothing was changed.
+// BeatAgain is Beat for a pool that has beaten within the last minute, and did not leave. Such a
+// pool is unknown only where Redis has lost what it had; then known is false, and nothing was
+// changed.
 func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) (_ []Standing, known bool, err error) {
 	return g.beat(ctx, pool, places, ttl, own, 1)
 }
@@ -274,7 +281,8 @@ func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Durat
 	return out, true, nil
 }
 
-// Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases end.
+// Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases
+// end.
 func (g *Gate) Leave(ctx context.Context, pool string) error {
 	if err := g.q.RDB.HDel(ctx, g.q.PoolsKey(), pool).Err(); err != nil {
 		return g.q.Failed(ctx, "leave", err)

@@ -12,8 +12,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/lua"
 )
 
-// Every file says all that it needs: it compiles with what it includes and nothing else, and then uses no name that nobody defined. In
-// Redis such a name is an error only on the day on which that line runs.
+// Every file says all that it needs: it compiles with what it includes and nothing else, and then
+// uses no name that nobody defined. In Redis such a name is an error only on the day on which that
+// line runs.
 func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 	known := []string{"redis", "KEYS", "ARGV", "string", "table", "math", "tonumber", "tostring", "ipairs", "pairs", "type", "unpack", "pcall", "error"}
 	pieces, err := fs.Glob(files, "lua/lib/*.lua")

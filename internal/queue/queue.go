@@ -19,7 +19,8 @@ type Queue struct {
 	Clock      func() int64 // µs since the epoch for a test that pretends one; nil = Redis' clock
 }
 
-// Open returns the Queue of a downstream. It does not talk to Redis. Its caller has checked both the client and the name.
+// Open returns the Queue of a downstream. It does not talk to Redis. Its caller has checked both
+// the client and the name.
 func Open(rdb redis.UniversalClient, downstream string) Queue {
 	if EnqueueScript.Script == nil {
 		panic("queue: no scripts are defined: import package shaper, which has the policies that they read")
@@ -27,10 +28,11 @@ func Open(rdb redis.UniversalClient, downstream string) Queue {
 	return Queue{RDB: rdb, Downstream: downstream, Prefix: prefix(downstream)}
 }
 
-// Keys are what a script is told of its keys: the prefix of all. The second one is for Redis Cluster alone. While a slot moves to
-// another node, the old one sends on calls whose keys it does not have, which the prefix never is; the new one would then
-// run them on what has arrived so far. Of a call with several keys it wants to have all, and until the slot has moved as a whole
-// it says TRYAGAIN.
+// Keys are what a script is told of its keys: the prefix of all. The second one is for Redis
+// Cluster alone. While a slot moves to another node, the old one sends on calls whose keys it does
+// not have, which the prefix never is; the new one would then run them on what has arrived so far.
+// Of a call with several keys it wants to have all, and until the slot has moved as a whole it says
+// TRYAGAIN.
 func (q Queue) Keys() []string { return []string{q.Prefix, q.DownstreamKey()} }
 
 // Args puts the clock, ARGV[1] of every script, before the others.
@@ -42,7 +44,8 @@ func (q Queue) Args(args ...any) []any {
 	return append([]any{strconv.FormatInt(now, 10)}, args...)
 }
 
-// Run calls a script. Every one of them may be repeated, so go-redis may do so when a reply is lost.
+// Run calls a script. Every one of them may be repeated, so go-redis may do so when a reply is
+// lost.
 func (q Queue) Run(ctx context.Context, s *Script, doing string, args ...any) (any, error) {
 	reply, err := q.Call(ctx, s, args...).Result()
 	if err != nil {
@@ -59,7 +62,8 @@ func (q Queue) Call(ctx context.Context, s *Script, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// IsName matches [A-Za-z0-9][A-Za-z0-9._-]{0,63}: what a name may be that is part of a key. It runs several times for each job.
+// IsName matches [A-Za-z0-9][A-Za-z0-9._-]{0,63}: what a name may be that is part of a key. It runs
+// several times for each job.
 func IsName(s string) bool {
 	if len(s) == 0 || len(s) > 64 {
 		return false

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Reply reads the fields of a script's reply in their order. A field that is missing or of another kind
-// reads as zero: what comes from Redis is not trusted to be well formed.
+// Reply reads the fields of a script's reply in their order. A field that is missing or of another
+// kind reads as zero: what comes from Redis is not trusted to be well formed.
 type Reply struct {
 	Fields []any
 	i      int // of the next one

@@ -53,9 +53,10 @@ var given = map[string]string{
 	"timeline":   buckets.LuaTimeline(),
 }
 
-// Define makes the scripts, once in a process, before anything else of this package is used. fields is their piece that
-// knows the fields of policies. Package shaper, which has the policies, makes it of their tables and calls Define while it is
-// initialized. The texts are constant: names and values reach a script through KEYS and ARGV only.
+// Define makes the scripts, once in a process, before anything else of this package is used. fields
+// is their piece that knows the fields of policies. Package shaper, which has the policies, makes
+// it of their tables and calls Define while it is initialized. The texts are constant: names and
+// values reach a script through KEYS and ARGV only.
 func Define(fields string) {
 	given["fields"] = fields
 	for name, s := range Scripts {

@@ -10,7 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
-// TestScriptsHaveCrashPoints: a script without them would be left out where processes are killed at every point.
+// TestScriptsHaveCrashPoints: a script without them would be left out where processes are killed at
+// every point.
 func TestScriptsHaveCrashPoints(t *testing.T) {
 	points := crashpoint.Points()
 	for name, s := range Scripts {
@@ -26,8 +27,8 @@ func TestScriptsHaveCrashPoints(t *testing.T) {
 	}
 }
 
-// TestMain defines the scripts. What they know of policies is package shaper's, whose tests run them with it; here a stand-in defines
-// the same names.
+// TestMain defines the scripts. What they know of policies is package shaper's, whose tests run
+// them with it; here a stand-in defines the same names.
 func TestMain(m *testing.M) {
 	Define("local function fallback(field) end\nlocal function tenant_policy() end\nlocal function downstream_policy() end\n")
 	os.Exit(m.Run())

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Somebody else's value under one of our keys makes Redis say WRONGTYPE, and not of what key. So the keys are looked
-// at then, each as what it should be. What was found is told with the error.
+// Somebody else's value under one of our keys makes Redis say WRONGTYPE, and not of what key. So
+// the keys are looked at then, each as what it should be. What was found is told with the error.
 
 // kind is a kind of value, its name, and a command that is refused on every other one.
 type kind struct {
@@ -42,7 +42,8 @@ func (q Queue) Kept(tenants ...string) []Kept {
 	return l
 }
 
-// Failed wraps a failure of Redis with what was being done, as StoreErr does, and what a server says with the downstream or key that it is about. args are those of the call: where a tenant is
+// Failed wraps a failure of Redis with what was being done, as StoreErr does, and what a server
+// says with the downstream or key that it is about. args are those of the call: where a tenant is
 // among them, its keys are looked at too, besides those of tenants whose turn it is.
 func (q Queue) Failed(ctx context.Context, doing string, err error, args ...any) error {
 	var reply redis.Error

@@ -199,7 +199,8 @@ func clusterState(ctx context.Context, client *redis.Client) []Problem {
 	return nil
 }
 
-// fsync says what a power failure costs. It wants the right to CONFIG GET, which a daemon need not have.
+// fsync says what a power failure costs. It wants the right to CONFIG GET, which a daemon need not
+// have.
 func fsync(ctx context.Context, client *redis.Client, info map[string]string) []Problem {
 	if info["aof_enabled"] != "1" {
 		return nil // lost as a whole, as examine says

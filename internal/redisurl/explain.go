@@ -15,9 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Explain says of the error of a client's first command what is wrong with the connection, and what to do about it. Where the
-// error alone does not tell, since the other side was silent or hung up, it connects once more to see whether that
-// speaks TLS. Neither text holds a password, nor anything that a terminal would obey.
+// Explain says of the error of a client's first command what is wrong with the connection, and what
+// to do about it. Where the error alone does not tell, since the other side was silent or hung up,
+// it connects once more to see whether that speaks TLS. Neither text holds a password, nor anything
+// that a terminal would obey.
 func Explain(ctx context.Context, client redis.UniversalClient, err error) (text, fix string) {
 	to := endpointOf(client)
 	var reply redis.Error

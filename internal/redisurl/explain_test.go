@@ -37,7 +37,8 @@ func speaker(t *testing.T, f func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// Each way in which a connection fails has its own sentence and its own advice, and none of them tells the password.
+// Each way in which a connection fails has its own sentence and its own advice, and none of them
+// tells the password.
 func TestExplain(t *testing.T) {
 	plain, locked := redistest.Start(t), redistest.Start(t, redistest.Password("s3cret"))
 	for _, user := range [][]any{{"ACL", "SETUSER", "poor", "on", ">s3cret", "+auth", "+hello"}, {"ACL", "SETUSER", "lost", "on", ">s3cret", "+ping", "+auth", "+hello"}} {

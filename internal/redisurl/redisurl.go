@@ -13,9 +13,10 @@ import (
 
 // Timeouts where the URL sets none (dial_timeout, read_timeout, write_timeout).
 //
-// ReadTimeout, which is that of writes too, is how long a connection whose other side is gone, or a network that swallows what is sent,
-// keeps a call; then it is made again, which every call of ours may be. At go-redis' default of 3 s nothing started for 3 to 5 s after a
-// network was back. A Redis that stands still for longer than it counts as gone meanwhile.
+// ReadTimeout, which is that of writes too, is how long a connection whose other side is gone, or a
+// network that swallows what is sent, keeps a call; then it is made again, which every call of ours
+// may be. At go-redis' default of 3 s nothing started for 3 to 5 s after a network was back. A
+// Redis that stands still for longer than it counts as gone meanwhile.
 const (
 	DialTimeout = 2 * time.Second
 	ReadTimeout = 1500 * time.Millisecond
@@ -63,7 +64,8 @@ func Open(url string, o Config) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// No CLIENT SETINFO: Redis knows it from 7.2 on only, so no file of ACL users can both load before and allow it.
+	// No CLIENT SETINFO: Redis knows it from 7.2 on only, so no file of ACL users can both load
+	// before and allow it.
 	var client redis.UniversalClient
 	switch opts := target.(type) {
 	case *redis.Options:

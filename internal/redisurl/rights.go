@@ -12,15 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The ways in which a probe may call a command, so that it changes nothing: on a key that does not exist (none), or, where
-// that would make it, on a string (held), which is refused for a list, a hash or a set. Redis looks at rights first.
+// The ways in which a probe may call a command, so that it changes nothing: on a key that does not
+// exist (none), or, where that would make it, on a string (held), which is refused for a list, a
+// hash or a set. Redis looks at rights first.
 const (
 	none = "{none}"
 	held = "{held}"
 )
 
-// probes are the commands that scripts, our programs and asynq call (and those of a departure log), each in a harmless form. The first makes the string.
-// Twin: deploy/users.acl, which a test compares.
+// probes are the commands that scripts, our programs and asynq call (and those of a departure log),
+// each in a harmless form. The first makes the string. Twin: deploy/users.acl, which a test
+// compares.
 var probes = []string{
 	"set {held} x px 10000",
 	"get {none}", "mget {none}", "incr {held}", "setex {held} 0 x",
@@ -153,7 +155,8 @@ func subscribe(ctx context.Context, client *redis.Client, channel string) error 
 	return errors.Join(err, sub.Close())
 }
 
-// servedTag returns a hash tag that no downstream has, since it is no name, and, in a cluster, whose slot the node serves.
+// servedTag returns a hash tag that no downstream has, since it is no name, and, in a cluster,
+// whose slot the node serves.
 func servedTag(ctx context.Context, client *redis.Client, asCluster bool) (string, error) {
 	const tries = 200
 	base := "-doctor" + strconv.FormatUint(rand.Uint64(), 36)

@@ -30,8 +30,9 @@ func allowed(t *testing.T) []string {
 	return names
 }
 
-// Every command that scripts of ours and of asynq call is allowed, and tried by the doctor; what is allowed beyond those is for
-// connections. So a script that calls something new cannot forget the users who have no more rights than they need.
+// Every command that scripts of ours and of asynq call is allowed, and tried by the doctor; what is
+// allowed beyond those is for connections. So a script that calls something new cannot forget the
+// users who have no more rights than they need.
 func TestUsersFileTwin(t *testing.T) {
 	users := allowed(t)
 	var tried []string

@@ -114,7 +114,8 @@ func Whole[S any](name, key, meaning string, at func(*S) *int, least, most, def 
 	return whole(name, key, meaning, at, least, most, def, span)
 }
 
-// WholeOrZero is a whole number from 1 to most, or a 0, which sets nothing; the range ends with what that means.
+// WholeOrZero is a whole number from 1 to most, or a 0, which sets nothing; the range ends with
+// what that means.
 func WholeOrZero[S any](name, key, meaning string, at func(*S) *int, most int, zero string) Row[S] {
 	return whole(name, key, meaning, at, 0, most, 0, fmt.Sprintf("1 to %d%s", most, zero))
 }
@@ -173,7 +174,8 @@ func Or[T ~string](words []T) string {
 	return text
 }
 
-// Duration is a duration that Redis keeps in whole units; most may be math.MaxInt64, where any is good that is more than 0.
+// Duration is a duration that Redis keeps in whole units; most may be math.MaxInt64, where any is
+// good that is more than 0.
 func Duration[S any](name, key, meaning string, at func(*S) *time.Duration, unit, least, most, def time.Duration) Row[S] {
 	k := duration(unit, least, most, def)
 	k.parse = func(s string) (time.Duration, string) { return parseDuration(s, k.span) }

@@ -1,6 +1,6 @@
-// Package store opens the Redis that a program works with: the one that the user names, else the embedded one of a
-// data directory. What it returns answers, or Open has said why not and what to do about it
-// (Config.Lazy leaves that to whoever uses it).
+// Package store opens the Redis that a program works with: the one that the user names, else the
+// embedded one of a data directory. What it returns answers, or Open has said why not and what to
+// do about it (Config.Lazy leaves that to whoever uses it).
 package store
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Config says where the store is. The zero value is the embedded store of a running daemon, in the default directory.
+// Config says where the store is. The zero value is the embedded store of a running daemon, in the
+// default directory.
 type Config struct {
 	URL      string       // as redisurl.Open takes it; empty = the embedded store
 	DataDir  string       // of the embedded store; default embedded.DefaultDir()
@@ -47,8 +48,9 @@ const answerWithin = 5 * time.Second
 // examineWithin is how long it may take to examine it: some ten round trips to each node.
 const examineWithin = 10 * time.Second
 
-// Open connects to the store, and starts it where Config.Embed says so. Its error wraps shaper.ErrStore where the store
-// does not answer or is unfit, and shaper.ErrInvalid where the URL cannot be used.
+// Open connects to the store, and starts it where Config.Embed says so. Its error wraps
+// shaper.ErrStore where the store does not answer or is unfit, and shaper.ErrInvalid where the URL
+// cannot be used.
 func Open(ctx context.Context, o Config) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -108,8 +110,9 @@ func (s *Store) embed(ctx context.Context, o Config) (string, error) {
 	return e.URL(), nil
 }
 
-// examine tells each way in which a Redis is unfit to keep jobs, and is an error where jobs will be lost or stuck: better no daemon
-// than one that says "accepted" there. Accept is for whoever sees to it while jobs are there, which needs a daemon that runs.
+// examine tells each way in which a Redis is unfit to keep jobs, and is an error where jobs will be
+// lost or stuck: better no daemon than one that says "accepted" there. Accept is for whoever sees
+// to it while jobs are there, which needs a daemon that runs.
 func (s *Store) examine(ctx context.Context, o Config) error {
 	ctx, cancel := context.WithTimeout(ctx, examineWithin)
 	defer cancel()
@@ -133,7 +136,8 @@ func (s *Store) examine(ctx context.Context, o Config) error {
 	return errors.Join(unfit...)
 }
 
-// Done is closed when an embedded store of this process has ended by itself; for other stores it is nil, which never is.
+// Done is closed when an embedded store of this process has ended by itself; for other stores it is
+// nil, which never is.
 func (s *Store) Done() <-chan struct{} {
 	if s.embedded == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package httplimit puts limits before an HTTP service: Middleware asks a policing.Checker about each
-// request, tells the client where it stands, and answers what does not pass.
+// Package httplimit puts limits before an HTTP service: Middleware asks a policing.Checker about
+// each request, tells the client where it stands, and answers what does not pass.
 //
 // A KeyFunc says who a request is from: RemoteAddr, ClientAddr (behind proxies), APIKey or Header.
 package httplimit

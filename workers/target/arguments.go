@@ -23,15 +23,16 @@ type piece struct {
 	ofJob bool
 }
 
-// placeholderRE matches a placeholder, in doubled braces (which make it literal text) or single ones.
+// placeholderRE matches a placeholder, in doubled braces (which make it literal text) or single
+// ones.
 var placeholderRE = func() *regexp.Regexp {
 	const name = `([A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*)`
 	return regexp.MustCompile(`\{\{` + name + `\}\}|\{` + name + `\}`)
 }()
 
-// parseTemplate reads one argument. The placeholders are {payload.FIELD}, {FIELD} for short, and {job.id},
-// {job.tenant}, {job.attempt}; FIELD is a name, or several with dots between. {{NAME}} is the text {NAME}.
-// Braces around anything else, such as {}, {a b} or {3}, are text.
+// parseTemplate reads one argument. The placeholders are {payload.FIELD}, {FIELD} for short, and
+// {job.id}, {job.tenant}, {job.attempt}; FIELD is a name, or several with dots between. {{NAME}} is
+// the text {NAME}. Braces around anything else, such as {}, {a b} or {3}, are text.
 func parseTemplate(arg string) (template, error) {
 	var t template
 	literal := func(s string) error {
@@ -90,8 +91,9 @@ func (t template) fixed() bool {
 	return true
 }
 
-// expand returns the argument for one job; lookup finds a field of its payload. An argument that does
-// not start with text of the configuration must not turn out to be an option: only the operator gives those.
+// expand returns the argument for one job; lookup finds a field of its payload. An argument that
+// does not start with text of the configuration must not turn out to be an option: only the
+// operator gives those.
 func (t template) expand(info workers.Info, lookup func(path []string) (string, error)) (string, error) {
 	var b strings.Builder
 	for _, p := range t {
@@ -161,7 +163,8 @@ func readObject(text []byte) (object, error) {
 	return fields, err
 }
 
-// readFields reads a payload that must be one JSON object. Objects in it are read when a field of theirs is asked for.
+// readFields reads a payload that must be one JSON object. Objects in it are read when a field of
+// theirs is asked for.
 func readFields(payload []byte) (object, error) {
 	fields, err := readObject(payload)
 	if told := (*strict.Error)(nil); errors.As(err, &told) && told.Name != "" {

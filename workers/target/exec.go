@@ -1,8 +1,9 @@
-// Package target has handlers for those who write none: NewExec runs a command for each job, NewHTTP
-// posts each job to a URL. A workers.Pool runs them, as it does any asynq.Handler.
+// Package target has handlers for those who write none: NewExec runs a command for each job,
+// NewHTTP posts each job to a URL. A workers.Pool runs them, as it does any asynq.Handler.
 //
-// What a command or a server answers becomes what a handler returns: success with a result, an error to
-// be retried, one that wraps asynq.SkipRetry where no attempt can succeed, or a *workers.ThrottledError.
+// What a command or a server answers becomes what a handler returns: success with a result, an
+// error to be retried, one that wraps asynq.SkipRetry where no attempt can succeed, or a
+// *workers.ThrottledError.
 package target
 
 import (
@@ -29,23 +30,26 @@ import (
 
 // ExecConfig says which command an exec target runs.
 type ExecConfig struct {
-	// Argv is the command and its arguments; no shell sees them. Argv[0] is looked up once, in the worker's
-	// PATH or, where it has a slash, from the worker's directory. The other arguments may hold placeholders:
+	// Argv is the command and its arguments; no shell sees them. Argv[0] is looked up once, in the
+	// worker's PATH or, where it has a slash, from the worker's directory. The other arguments may
+	// hold placeholders:
 	//
 	//	{payload.FIELD}   a string, number or boolean of a JSON payload; {payload.a.b} reaches inside objects
 	//	{FIELD}           the same, for short
 	//	{job.id} {job.tenant} {job.attempt}
 	//	{{NAME}}          the text {NAME}
 	//
-	// Braces around anything else are text. A value is always one argument, or a part of one. A value that
-	// begins with '-' is refused unless the argument has text before it, as in --file={name}. The command must
-	// itself be careful with what a value may mean to it: a URL, a file elsewhere.
+	// Braces around anything else are text. A value is always one argument, or a part of one. A
+	// value that begins with '-' is refused unless the argument has text before it, as in
+	// --file={name}. The command must itself be careful with what a value may mean to it: a URL, a
+	// file elsewhere.
 	Argv []string
 
-	// Env are variables that the command gets beside PATH (the worker's, unless named here) and SHAPER_JOB_ID,
-	// SHAPER_JOB_TENANT, SHAPER_JOB_DOWNSTREAM, SHAPER_JOB_TYPE, SHAPER_JOB_ATTEMPT and SHAPER_JOB_SLOT (µs since
-	// the epoch); all but the id also under their old names, without JOB_. It gets nothing else; not even HOME, where
-	// programs look for credentials. To enqueue a next step it needs SHAPER_REDIS.
+	// Env are variables that the command gets beside PATH (the worker's, unless named here) and
+	// SHAPER_JOB_ID, SHAPER_JOB_TENANT, SHAPER_JOB_DOWNSTREAM, SHAPER_JOB_TYPE, SHAPER_JOB_ATTEMPT
+	// and SHAPER_JOB_SLOT (µs since the epoch); all but the id also under their old names, without
+	// JOB_. It gets nothing else; not even HOME, where programs look for credentials. To enqueue a
+	// next step it needs SHAPER_REDIS.
 	Env map[string]string
 
 	Dir           string        // where it runs; default: the worker's directory
@@ -60,7 +64,8 @@ const (
 	exitTempFail = 75 // EX_TEMPFAIL: slow down
 )
 
-// maxStderr is how much of stderr an error text repeats; with what stands before it, 4 KiB are not exceeded.
+// maxStderr is how much of stderr an error text repeats; with what stands before it, 4 KiB are not
+// exceeded.
 const maxStderr = 4<<10 - 512
 
 // execTarget is the handler behind NewExec.
@@ -76,16 +81,17 @@ type execTarget struct {
 
 // NewExec returns a handler that runs a command for each job, or a *shaper.FieldError.
 //
-// The payload is the command's stdin, which it need not read. The exit status decides: 0 is success,
-// and the start of stdout becomes the job's result. 75 is a *workers.ThrottledError. 64 and 65 wrap
-// asynq.SkipRetry, as does a payload that does not fill the arguments. All else is an error to be retried,
-// with the end of stderr in its text.
+// The payload is the command's stdin, which it need not read. The exit status decides: 0 is
+// success, and the start of stdout becomes the job's result. 75 is a *workers.ThrottledError. 64
+// and 65 wrap asynq.SkipRetry, as does a payload that does not fill the arguments. All else is an
+// error to be retried, with the end of stderr in its text.
 //
-// The command leads a process group of its own. When the job's context ends, the group gets SIGTERM and,
-// KillDelay later, SIGKILL; at once SIGKILL when the lease was lost, as another worker may already run the
-// job. From then on no exit status counts as success: many programs exit 0 on SIGTERM with their work undone.
-// When the command exits, what is left of its group is killed. A process that leaves the group escapes that, but
-// cannot hold the job. On Linux the command, not its children, is also killed when the worker dies.
+// The command leads a process group of its own. When the job's context ends, the group gets SIGTERM
+// and, KillDelay later, SIGKILL; at once SIGKILL when the lease was lost, as another worker may
+// already run the job. From then on no exit status counts as success: many programs exit 0 on
+// SIGTERM with their work undone. When the command exits, what is left of its group is killed. A
+// process that leaves the group escapes that, but cannot hold the job. On Linux the command, not
+// its children, is also killed when the worker dies.
 //
 // Working directory, umask, resource limits and user are the worker's. Exec targets need Unix.
 func NewExec(cfg ExecConfig) (asynq.Handler, error) {
@@ -227,7 +233,8 @@ func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	return err
 }
 
-// statusError turns an exit status, -1 for a signal, into what became of the job; text describes it for people.
+// statusError turns an exit status, -1 for a signal, into what became of the job; text describes it
+// for people.
 func (t *execTarget) statusError(status int, text string) error {
 	switch status {
 	case 0:

@@ -16,19 +16,20 @@ import (
 
 const execSupported = true
 
-// pipeGrace is how long, after a command has exited, its output is read from a process that left the group
-// and kept the pipes. Output already written by the command itself is read in any case.
+// pipeGrace is how long, after a command has exited, its output is read from a process that left
+// the group and kept the pipes. Output already written by the command itself is read in any case.
 const pipeGrace = time.Second
 
-// runGroup runs cmd as the leader of a process group and returns when it has exited and nothing of the group
-// is left. When ctx ends before that, the group is ended and interrupted is true. An error says that cmd did
-// not run; how it ended is in cmd.ProcessState.
+// runGroup runs cmd as the leader of a process group and returns when it has exited and nothing of
+// the group is left. When ctx ends before that, the group is ended and interrupted is true. An
+// error says that cmd did not run; how it ended is in cmd.ProcessState.
 func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (interrupted bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	// Pdeathsig fires when the thread that started the command dies, not the process. Were the thread given
-	// back, a goroutine that locks it and ends could take it along. Waiting blocks a thread anyway: keep this one.
+	// Pdeathsig fires when the thread that started the command dies, not the process. Were the
+	// thread given back, a goroutine that locks it and ends could take it along. Waiting blocks a
+	// thread anyway: keep this one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -45,7 +46,8 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 		close(exited)
 		g.retire()
 	})
-	// The leader stays a zombie while the rest is killed, so that its id, the group's, cannot be another's by then.
+	// The leader stays a zombie while the rest is killed, so that its id, the group's, cannot be
+	// another's by then.
 	if awaitExit(cmd.Process.Pid) {
 		leaderGone()
 	}
@@ -54,7 +56,8 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 	if cmd.ProcessState == nil {
 		return interrupted, err
 	}
-	// Errors of copying are not the job's: it may close its stdin unread, and a stranger may keep its stdout.
+	// Errors of copying are not the job's: it may close its stdin unread, and a stranger may keep
+	// its stdout.
 	return interrupted, nil
 }
 

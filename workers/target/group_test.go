@@ -23,8 +23,9 @@ import (
 	"github.com/jobshaper/jobshaper/workers"
 )
 
-// lifeline is a pipe with a name. Processes that a script starts after "exec 3>$1" hold its write end, so
-// that a read of the other one tells when the first of them lives, and when the last of them is dead.
+// lifeline is a pipe with a name. Processes that a script starts after "exec 3>$1" hold its write
+// end, so that a read of the other one tells when the first of them lives, and when the last of
+// them is dead.
 type lifeline struct {
 	path  string
 	lines chan string
@@ -39,7 +40,8 @@ func newLifeline(t *testing.T) *lifeline {
 	return l
 }
 
-// watch calls alive once a process has written its line, and closes the channel that it returns when all are dead.
+// watch calls alive once a process has written its line, and closes the channel that it returns
+// when all are dead.
 func (l *lifeline) watch(t *testing.T, alive func(line string)) (dead <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
@@ -109,7 +111,8 @@ func TestExecKillsWhatIsLeft(t *testing.T) {
 	eventually(t, "everybody's death", dead)
 }
 
-// A process that leaves the group escapes, with the pipes of its parent, but the job does not wait for it.
+// A process that leaves the group escapes, with the pipes of its parent, but the job does not wait
+// for it.
 func TestExecIsNotHeldByADaemon(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("setsid"); err != nil {

@@ -25,9 +25,10 @@ import (
 
 // HTTPConfig says where an HTTP target sends its jobs.
 type HTTPConfig struct {
-	// URL is an absolute http or https address. It is the operator's and the same for every job: no part of
-	// it comes from a payload, so a producer cannot aim the worker at another host. A brace in it is an
-	// error, lest it be taken for a placeholder. User and password in it become basic authentication.
+	// URL is an absolute http or https address. It is the operator's and the same for every job: no
+	// part of it comes from a payload, so a producer cannot aim the worker at another host. A brace
+	// in it is an error, lest it be taken for a placeholder. User and password in it become basic
+	// authentication.
 	URL string
 
 	// Headers are sent with every job. They may replace Content-Type and User-Agent, but not the
@@ -51,16 +52,18 @@ type httpTarget struct {
 
 // NewHTTP returns a handler that posts each job's payload to cfg.URL, or a *shaper.FieldError.
 //
-// A request carries Shaper-Job-Id, Shaper-Tenant, Shaper-Type, Shaper-Attempt, Shaper-Slot (µs since the
-// epoch) and a Content-Type: application/json where the payload is JSON, else application/octet-stream.
+// A request carries Shaper-Job-Id, Shaper-Tenant, Shaper-Type, Shaper-Attempt, Shaper-Slot (µs
+// since the epoch) and a Content-Type: application/json where the payload is JSON, else
+// application/octet-stream.
 //
-// The status decides: 2xx is success, and the start of the body becomes the job's result. 429 and 503 with
-// a Retry-After are a *workers.ThrottledError, for as long as it says in seconds (1.5 too) or by an HTTP date, within 1s and 24h,
-// and for 1s where it cannot be read. 408, 425, 429 and 5xx are errors to be retried, as is a failure to
-// reach the server. Anything else wraps asynq.SkipRetry: redirects, which are never followed, and other 4xx.
+// The status decides: 2xx is success, and the start of the body becomes the job's result. 429 and
+// 503 with a Retry-After are a *workers.ThrottledError, for as long as it says in seconds (1.5 too)
+// or by an HTTP date, within 1s and 24h, and for 1s where it cannot be read. 408, 425, 429 and 5xx
+// are errors to be retried, as is a failure to reach the server. Anything else wraps
+// asynq.SkipRetry: redirects, which are never followed, and other 4xx.
 //
-// The job's context is the only time limit. Proxies named in the environment are ignored. One job is one
-// request: nothing that the server may have seen is sent twice.
+// The job's context is the only time limit. Proxies named in the environment are ignored. One job
+// is one request: nothing that the server may have seen is sent twice.
 func NewHTTP(cfg HTTPConfig) (asynq.Handler, error) {
 	u, err := parseTargetURL(cfg.URL)
 	if err != nil {
@@ -84,7 +87,8 @@ func NewHTTP(cfg HTTPConfig) (asynq.Handler, error) {
 
 // newTargetClient returns a client that talks to one host and to nobody else.
 func newTargetClient() *http.Client {
-	// HTTP/2 is off: its transport repeats refused requests by itself, up to seconds later, outside the job's slot.
+	// HTTP/2 is off: its transport repeats refused requests by itself, up to seconds later, outside
+	// the job's slot.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Client{
@@ -139,7 +143,8 @@ func (t *httpTarget) request(ctx context.Context, info workers.Info, payload []b
 	}
 	req := &http.Request{Method: http.MethodPost, URL: t.url, Host: t.host, Header: h, Body: http.NoBody}
 	if len(payload) > 0 {
-		// GetBody lets the transport take a fresh connection where a kept one proves dead before the first byte.
+		// GetBody lets the transport take a fresh connection where a kept one proves dead before
+		// the first byte.
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(payload)), nil }
 		req.Body, _ = req.GetBody()
 		req.ContentLength = int64(len(payload))
@@ -155,7 +160,8 @@ func contentType(payload []byte) string {
 	return "application/octet-stream"
 }
 
-// failed turns an error of the client into ours: the reason, without the URL, whose query may hold a secret.
+// failed turns an error of the client into ours: the reason, without the URL, whose query may hold
+// a secret.
 func (t *httpTarget) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("POST %s: %w", t.url.Host, context.Cause(ctx))
@@ -167,9 +173,9 @@ func (t *httpTarget) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("POST %s: %s", t.url.Host, cutHead(oneLine([]byte(err.Error())), maxSnippet))
 }
 
-// readBody returns the body of resp up to maxBody. A body that ends there leaves its connection fit for
-// the next job; a longer one costs the connection, which is cheaper than reading on. A body that breaks off
-// changes nothing, for the status has already said how the job went.
+// readBody returns the body of resp up to maxBody. A body that ends there leaves its connection fit
+// for the next job; a longer one costs the connection, which is cheaper than reading on. A body
+// that breaks off changes nothing, for the status has already said how the job went.
 func readBody(resp *http.Response) []byte {
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return nil // not a body but an open connection: a read could wait for ever
@@ -213,7 +219,8 @@ var (
 	headerValueRE = regexp.MustCompile(`^[^\x00-\x08\x0a-\x1f\x7f]*$`)
 )
 
-// validHeader checks one configured header. Its value may be a secret and is not repeated in the error.
+// validHeader checks one configured header. Its value may be a secret and is not repeated in the
+// error.
 func validHeader(name, value string) error {
 	bad := func(want string) error {
 		return &shaper.FieldError{Field: "target.headers", Value: cutHead(name, 80), Want: want}

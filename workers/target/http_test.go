@@ -29,7 +29,8 @@ var testInfo = workers.Info{
 // testContext returns a context as a Pool makes it for testInfo.
 func testContext(t *testing.T) context.Context { return workers.WithJob(t.Context(), testInfo) }
 
-// noLeaks fails the test if it leaves a goroutine behind. Call it before anything else registers a cleanup.
+// noLeaks fails the test if it leaves a goroutine behind. Call it before anything else registers a
+// cleanup.
 func noLeaks(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { testenv.NoLeaks(t, before) })
@@ -124,8 +125,8 @@ func TestHTTPDoesNotFollowRedirects(t *testing.T) {
 	}
 }
 
-// The environment's proxy is read once a process and never used for loopback addresses, so a request
-// would not show whether it is obeyed; the transport's own setting does.
+// The environment's proxy is read once a process and never used for loopback addresses, so a
+// request would not show whether it is obeyed; the transport's own setting does.
 func TestHTTPIgnoresProxyOfEnvironment(t *testing.T) {
 	target := newHTTPTest(t, HTTPConfig{URL: "http://example.com"})
 	if target.client.Transport.(*http.Transport).Proxy != nil {

@@ -33,13 +33,15 @@ func responseError(status int, h http.Header, now time.Time, text string) error 
 	return err
 }
 
-// secondsRE matches what Retry-After says in seconds. RFC 9110 has whole ones only; servers send 1.5 and -1 all the same.
+// secondsRE matches what Retry-After says in seconds. RFC 9110 has whole ones only; servers send
+// 1.5 and -1 all the same.
 var secondsRE = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
 
-// retryAfter reads Retry-After, a number of seconds or an HTTP date in one of its three forms; ok is false where there is none.
-// It is at least a second, for "0" and a time that has passed still ask to slow down, and at most workers.MaxThrottle. What is neither
-// a number nor a date counts as a second, too. A date counts from the response's own Date where there is one, so
-// that a clock set differently on the two sides does no harm, else from now.
+// retryAfter reads Retry-After, a number of seconds or an HTTP date in one of its three forms; ok
+// is false where there is none. It is at least a second, for "0" and a time that has passed still
+// ask to slow down, and at most workers.MaxThrottle. What is neither a number nor a date counts as
+// a second, too. A date counts from the response's own Date where there is one, so that a clock set
+// differently on the two sides does no harm, else from now.
 func retryAfter(h http.Header, now time.Time) (after time.Duration, ok bool) {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	switch at, err := http.ParseTime(value); {

@@ -20,12 +20,14 @@ type hopelessError struct{ text string }
 func (e *hopelessError) Error() string { return e.text }
 func (e *hopelessError) Unwrap() error { return asynq.SkipRetry }
 
-// escapeRE matches terminal escape sequences: CSI, OSC and other strings that have an end, and two-byte ones.
-// A string without an end loses only its introducer, or it would swallow the message behind it.
+// escapeRE matches terminal escape sequences: CSI, OSC and other strings that have an end, and
+// two-byte ones. A string without an end loses only its introducer, or it would swallow the message
+// behind it.
 var escapeRE = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]`)
 
-// oneLine makes foreign bytes fit for a log, a terminal and Redis: valid UTF-8 on one line. Terminal escapes
-// go, invalid bytes become U+FFFD, each run of blanks, line ends and whatever else does not print one blank.
+// oneLine makes foreign bytes fit for a log, a terminal and Redis: valid UTF-8 on one line.
+// Terminal escapes go, invalid bytes become U+FFFD, each run of blanks, line ends and whatever else
+// does not print one blank.
 func oneLine(b []byte) string {
 	s := strings.ToValidUTF8(string(escapeRE.ReplaceAll(b, nil)), "\uFFFD")
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool {
@@ -67,7 +69,8 @@ func (h *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tailBuffer is a Writer that keeps the last max bytes; it never holds more than three times as many.
+// tailBuffer is a Writer that keeps the last max bytes; it never holds more than three times as
+// many.
 type tailBuffer struct {
 	max int
 	buf []byte
@@ -84,7 +87,8 @@ func (t *tailBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text returns the tail as one line of at most max bytes, with an ellipsis in front where something is missing.
+// text returns the tail as one line of at most max bytes, with an ellipsis in front where something
+// is missing.
 func (t *tailBuffer) text() string {
 	s := oneLine(t.buf)
 	if len(s) <= t.max && t.cut {

@@ -6,7 +6,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Job is a shaper.Job in JSON. Times are RFC 3339 with µs by Redis' clock, null where there is none.
+// Job is a shaper.Job in JSON. Times are RFC 3339 with µs by Redis' clock, null where there is
+// none.
 type Job struct {
 	ID         string            `json:"id"`
 	Tenant     string            `json:"tenant"`

@@ -1,8 +1,9 @@
-// Package wire is what jobs and answers look like in JSON: the same in the HTTP API, in batch files and in what the
-// programs print.
+// Package wire is what jobs and answers look like in JSON: the same in the HTTP API, in batch files
+// and in what the programs print.
 //
-// What is read is read strictly, see package strict: fields that are unknown, written twice, written in another case or null
-// are errors that name the field, as is anything after the object. Nothing is rounded, and no text is repaired.
+// What is read is read strictly, see package strict: fields that are unknown, written twice,
+// written in another case or null are errors that name the field, as is anything after the object.
+// Nothing is rounded, and no text is repaired.
 package wire
 
 import (
@@ -55,7 +56,8 @@ func readObject(b []byte, fields []field) error {
 
 const example = `{"type":"video:transcode","payload":{"input":"a.mov"}}`
 
-// wrongValue is the error for a field's value; want says what would be right. A cause that tells more replaces both.
+// wrongValue is the error for a field's value; want says what would be right. A cause that tells
+// more replaces both.
 func wrongValue(name string, raw json.RawMessage, want string, cause error) error {
 	if told := (*strict.Error)(nil); errors.As(cause, &told) {
 		return &Error{Field: name, Problem: name + ": " + told.Error()}

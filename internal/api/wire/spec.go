@@ -14,13 +14,16 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// ReadSpec reads a job to offer, a JSON object with the fields type, payload, id, delay, at, timeout, max_attempts,
-// max_wait, retention and headers; also tenant where withTenant. What it does not name is as in base.
+// ReadSpec reads a job to offer, a JSON object with the fields type, payload, id, delay, at,
+// timeout, max_attempts, max_wait, retention and headers; also tenant where withTenant. What it
+// does not name is as in base.
 //
-// A payload that is a JSON string is that string's text; any other JSON value, null too, is its JSON text without the blanks
-// between its parts, so {"a": 1} becomes the seven bytes {"a":1} and a missing payload none. That text is not read: 1e2, names that
-// are written twice and escapes like \ud83d stay as they are. Durations are strings such as "1m30s" or "2d"; max_wait may be
-// "forever"; at is RFC 3339; max_attempts is a whole number in digits. A byte order mark before the object is left out.
+// A payload that is a JSON string is that string's text; any other JSON value, null too, is its
+// JSON text without the blanks between its parts, so {"a": 1} becomes the seven bytes {"a":1} and a
+// missing payload none. That text is not read: 1e2, names that are written twice and escapes like
+// \ud83d stay as they are. Durations are strings such as "1m30s" or "2d"; max_wait may be
+// "forever"; at is RFC 3339; max_attempts is a whole number in digits. A byte order mark before the
+// object is left out.
 func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) {
 	s := base
 	delayed, timed := false, false
@@ -94,7 +97,8 @@ func readHeaders(raw json.RawMessage, p *map[string]string) error {
 	return err
 }
 
-// readSetting reads a field of a policy, as a config file has it: numbers as they are, all else as strings.
+// readSetting reads a field of a policy, as a config file has it: numbers as they are, all else as
+// strings.
 func readSetting(v setting.Value, raw json.RawMessage) error {
 	text, err := string(raw), error(nil) // 1e2 and 1.0 are numbers that a reader of JSON may have rounded
 	if _, number := v.Pointer().(*int); !number {

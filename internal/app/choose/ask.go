@@ -23,8 +23,8 @@ func ParseAnswer(text string) (yes, ok bool) {
 	return false, false
 }
 
-// Walk goes down the tree by the answers, by flag, and asks on in and out for those that it lacks. With echo it writes what
-// it read, for an in that is no terminal.
+// Walk goes down the tree by the answers, by flag, and asks on in and out for those that it lacks.
+// With echo it writes what it read, for an in that is no terminal.
 func Walk(ctx context.Context, answers map[string]bool, in io.Reader, out io.Writer, echo bool) (*Choice, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -85,8 +85,8 @@ func (d dialog) ask(ctx context.Context, q *Question) (bool, error) {
 	}
 }
 
-// readLines sends the lines of r, one as it is wanted, so that whoever waits for one may also wait for something else. Its
-// goroutine ends with r, or when a line was read and ctx is over.
+// readLines sends the lines of r, one as it is wanted, so that whoever waits for one may also wait
+// for something else. Its goroutine ends with r, or when a line was read and ctx is over.
 func readLines(ctx context.Context, r io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {

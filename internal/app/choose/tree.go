@@ -1,5 +1,5 @@
-// Package choose helps to choose an algorithm: a tree of yes-or-no questions, and at its leaves what to write and what
-// to try. docs/choosing.md shows the same tree, which a test compares.
+// Package choose helps to choose an algorithm: a tree of yes-or-no questions, and at its leaves
+// what to write and what to try. docs/choosing.md shows the same tree, which a test compares.
 package choose
 
 import (

@@ -94,7 +94,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A policy's fields are flags; a value that cannot be read is an error of the flag, one beyond its range is not.
+// A policy's fields are flags; a value that cannot be read is an error of the flag, one beyond its
+// range is not.
 func TestSettings(t *testing.T) {
 	var p shaper.Policy
 	flags := map[string]*cli.GenericFlag{}

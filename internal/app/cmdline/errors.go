@@ -15,11 +15,12 @@ func Action(f func(*cli.Context) error) cli.ActionFunc {
 	return func(c *cli.Context) error { return Classify(f(c)) }
 }
 
-// Classify gives an error of the packages below its exit code: 65 for input that cannot be used and names that were never seen, 69 for a store that cannot
-// be reached. An error that has chosen its code keeps it, and all others are 1.
+// Classify gives an error of the packages below its exit code: 65 for input that cannot be used and
+// names that were never seen, 69 for a store that cannot be reached. An error that has chosen its
+// code keeps it, and all others are 1.
 //
-// A flag that is not of its kind (no duration, no rate) is found before, and is 64; one that is, but out of its range or not a
-// name, is 65 as it would be in a batch file.
+// A flag that is not of its kind (no duration, no rate) is found before, and is 64; one that is,
+// but out of its range or not a name, is 65 as it would be in a batch file.
 func Classify(err error) error {
 	var chosen *cliutil.Exit
 	var unseen *shaper.UnseenError

@@ -1,5 +1,6 @@
-// Package cmdline is what the programs share beside package cliutil: the flags that name the store and the downstream,
-// values of the product's own kinds, signals, log lines, and the exit code for each error.
+// Package cmdline is what the programs share beside package cliutil: the flags that name the store
+// and the downstream, values of the product's own kinds, signals, log lines, and the exit code for
+// each error.
 package cmdline
 
 import (
@@ -28,7 +29,8 @@ func JSONFlag() cli.Flag {
 	return cliutil.FromEnv(&cli.BoolFlag{Name: "json", Usage: "print JSON, one object per line"})[0]
 }
 
-// DownstreamFlag is --downstream. It takes no variable: SHAPER_DOWNSTREAM describes to a command the job that it runs for.
+// DownstreamFlag is --downstream. It takes no variable: SHAPER_DOWNSTREAM describes to a command
+// the job that it runs for.
 func DownstreamFlag() cli.Flag {
 	return &cli.StringFlag{Name: "downstream", Usage: "`NAME` of the downstream", Value: shaper.DefaultName}
 }
@@ -38,12 +40,14 @@ func Flags(own ...cli.Flag) []cli.Flag {
 	return append(append(append(own, DownstreamFlag()), StoreFlags()...), JSONFlag())
 }
 
-// Open opens the store that the flags name, for a command that is soon over. The embedded one must be running.
+// Open opens the store that the flags name, for a command that is soon over. The embedded one must
+// be running.
 func Open(c *cli.Context, name string) (*store.Store, error) {
 	return open(c, store.Config{Name: name})
 }
 
-// OpenLazily is Open for a command that has its own answer to a Redis that is away: whether it answers is not asked.
+// OpenLazily is Open for a command that has its own answer to a Redis that is away: whether it
+// answers is not asked.
 func OpenLazily(c *cli.Context, name string) (*store.Store, error) {
 	return open(c, store.Config{Name: name, Lazy: true})
 }

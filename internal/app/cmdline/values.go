@@ -49,8 +49,8 @@ func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
 	return flagOf(setting.Duration(name, "", usage, itself[time.Duration], 1, 1, math.MaxInt64, 0), p)
 }
 
-// WaitReplicas are flags for shaper.ClientConfig: how sure the store must be of a job. They take environment variables, as what
-// names the store does.
+// WaitReplicas are flags for shaper.ClientConfig: how sure the store must be of a job. They take
+// environment variables, as what names the store does.
 func WaitReplicas(o *shaper.ClientConfig) []cli.Flag {
 	return cliutil.FromEnv(
 		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Replicas),
@@ -83,7 +83,8 @@ func Rate(name, usage string, p *buckets.Rate) cli.Flag {
 	return flagOf(setting.Rate(name, "", usage, itself[buckets.Rate], buckets.Rate{}), p)
 }
 
-// Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks the policy.
+// Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks
+// the policy.
 func Settings(fields []setting.Value) []cli.Flag {
 	flags := make([]cli.Flag, len(fields))
 	for i, v := range fields {

@@ -24,7 +24,8 @@ type sender interface {
 	stop()
 }
 
-// longest is how long an act may take before it is given up: the machine is too busy to show anything.
+// longest is how long an act may take before it is given up: the machine is too busy to show
+// anything.
 const longest = 9 * time.Second
 
 // act lets the producer work and shows what happens.

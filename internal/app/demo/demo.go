@@ -1,5 +1,6 @@
-// Package demo shows in one command what shaping is for: a fragile downstream and a bursty producer, first without
-// anything between them, then with. It needs nothing installed, leaves nothing behind, and ends by itself.
+// Package demo shows in one command what shaping is for: a fragile downstream and a bursty
+// producer, first without anything between them, then with. It needs nothing installed, leaves
+// nothing behind, and ends by itself.
 package demo
 
 import (
@@ -14,7 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/store"
 )
 
-// What is shown. The producer is the same in both acts; the fragile API survives the rate of the second.
+// What is shown. The producer is the same in both acts; the fragile API survives the rate of the
+// second.
 const (
 	capacity = 25                     // requests in any second that the API takes
 	outage   = time.Second            // how long it is down after one more
@@ -38,8 +40,8 @@ func offered() int {
 	return n
 }
 
-// Run runs the demo. columns is the width of the terminal that out is, or 0 where it is none: then each act is printed once
-// it is over.
+// Run runs the demo. columns is the width of the terminal that out is, or 0 where it is none: then
+// each act is printed once it is over.
 func Run(ctx context.Context, out io.Writer, columns int, log *slog.Logger) (err error) {
 	dir, err := os.MkdirTemp("", "shaper-demo-")
 	if err != nil {

@@ -58,7 +58,8 @@ func (s *screen) end(v view) {
 // width is how many columns a chart shows: the last ones. With its labels it fits 80.
 const width = 62
 
-// chart draws arrivals and requests on one scale, so that a burst and its shaped flow can be compared.
+// chart draws arrivals and requests on one scale, so that a burst and its shaped flow can be
+// compared.
 func (s *screen) chart(v view) string {
 	top := max(slices.Max(v.arrived), slices.Max(v.served), slices.Max(v.failed), 1)
 	var b strings.Builder

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// sink is a downstream that breaks: a real HTTP server that takes so many requests in any second, and after one more is down
-// for a while.
+// sink is a downstream that breaks: a real HTTP server that takes so many requests in any second,
+// and after one more is down for a while.
 type sink struct {
 	server *http.Server
 	url    string

@@ -13,7 +13,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Publisher publishes what the Hitters of this process say. Start it once; Stop may be called at any time, also twice.
+// Publisher publishes what the Hitters of this process say. Start it once; Stop may be called at
+// any time, also twice.
 type Publisher struct {
 	client  redis.UniversalClient
 	process string
@@ -72,8 +73,8 @@ func (p *Publisher) Stop() {
 	}
 }
 
-// publish writes a snapshot for each downstream for which anything counts. That it fails is told to the log only: the next
-// one will do.
+// publish writes a snapshot for each downstream for which anything counts. That it fails is told to
+// the log only: the next one will do.
 func (p *Publisher) publish(ctx context.Context) {
 	for name, h := range p.hitters {
 		s := snapshot(h)

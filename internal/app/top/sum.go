@@ -13,8 +13,8 @@ func (t *Top) add(o Top) {
 	t.Refusals.add(o.Refusals)
 }
 
-// add adds counts tenant by tenant. One that is on one list only is counted as none on the other, where it is below the
-// least that is listed.
+// add adds counts tenant by tenant. One that is on one list only is counted as none on the other,
+// where it is below the least that is listed.
 func (l *List) add(o List) {
 	l.All += o.All
 	counts := map[string]int64{}

@@ -1,12 +1,14 @@
-// Package top tells which tenants of a downstream offer, and are refused, the most, as the API processes see it.
+// Package top tells which tenants of a downstream offer, and are refused, the most, as the API
+// processes see it.
 //
-// A refusal leaves no trace in the queue, so each API process counts what comes to it, in policing.Hitters, and publishes a
-// snapshot in Redis every Interval; whoever wants to know reads those of all processes and adds them up. What producers
-// offer past the API, with `enqueue` or the Go client, nobody counts here.
+// A refusal leaves no trace in the queue, so each API process counts what comes to it, in
+// policing.Hitters, and publishes a snapshot in Redis every Interval; whoever wants to know reads
+// those of all processes and adds them up. What producers offer past the API, with `enqueue` or the
+// Go client, nobody counts here.
 //
-// Keys, of a downstream D: shaper:top:{D}, the set of processes, and shaper:top:{D}:P, the snapshot of process P as JSON.
-// They expire soon after the process is gone. A process to which nobody offers anything, and whose counts have faded,
-// publishes nothing.
+// Keys, of a downstream D: shaper:top:{D}, the set of processes, and shaper:top:{D}:P, the snapshot
+// of process P as JSON. They expire soon after the process is gone. A process to which nobody
+// offers anything, and whose counts have faded, publishes nothing.
 package top
 
 import (
@@ -46,7 +48,8 @@ type List struct {
 	Tenants []Tenant `json:"tenants"`
 }
 
-// Top is what stands. Counts fade: each minute they are halved, so with an even flow they stand for the last one to two.
+// Top is what stands. Counts fade: each minute they are halved, so with an even flow they stand for
+// the last one to two.
 type Top struct {
 	Processes int   `json:"processes"` // whose snapshots are in it
 	Offers    List  `json:"offers"`
@@ -71,8 +74,9 @@ func tenants(hitters []policing.Hitter) []Tenant {
 	return list
 }
 
-// readSnapshot reads what a process published. What Redis holds is not trusted to be well formed: names that are none and counts
-// that cannot be are left out, and a text that is no snapshot is an error, for which nobody else's numbers are withheld.
+// readSnapshot reads what a process published. What Redis holds is not trusted to be well formed:
+// names that are none and counts that cannot be are left out, and a text that is no snapshot is an
+// error, for which nobody else's numbers are withheld.
 func readSnapshot(text string) (Top, error) {
 	const most = 1 << 40 // what nobody can offer within minutes
 	var t Top

@@ -25,7 +25,8 @@ func Queue(q buckets.LeakyQueue, calls []Call) []QueueRow {
 	return rows
 }
 
-// QueueInRedis is Queue with state and arithmetic in Redis, under one key that is removed in the end. The queue must be valid.
+// QueueInRedis is Queue with state and arithmetic in Redis, under one key that is removed in the
+// end. The queue must be valid.
 func QueueInRedis(ctx context.Context, client redis.UniversalClient, key string, q buckets.LeakyQueue, calls []Call) ([]QueueRow, error) {
 	defer client.Del(context.WithoutCancel(ctx), key) // where that fails, its TTL does it
 	rows := make([]QueueRow, len(calls))

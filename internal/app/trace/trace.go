@@ -1,7 +1,8 @@
-// Package trace plays calls at given instants against an algorithm of package buckets and tells each answer: the
-// decision table of a textbook, made by the code that decides in earnest.
+// Package trace plays calls at given instants against an algorithm of package buckets and tells
+// each answer: the decision table of a textbook, made by the code that decides in earnest.
 //
-// The clock is the caller's, so a trace takes no time and always comes out the same; memory and Redis answer alike.
+// The clock is the caller's, so a trace takes no time and always comes out the same; memory and
+// Redis answer alike.
 package trace
 
 import (
@@ -23,8 +24,8 @@ type Call struct {
 
 var callRE = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]+))?(?::(-?[0-9]+))?$`)
 
-// ParseCall reads AT or AT:COST: seconds in decimals, exact to the µs, and a cost of 0 or more, 1 where none is given.
-// Its error says what would be right.
+// ParseCall reads AT or AT:COST: seconds in decimals, exact to the µs, and a cost of 0 or more, 1
+// where none is given. Its error says what would be right.
 func ParseCall(text string) (Call, error) {
 	m := callRE.FindStringSubmatch(text)
 	if m == nil {
@@ -53,7 +54,8 @@ func Seconds(us int64) string {
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
-// Clock is what a limiter under trace is given for a clock. It shows the instant of the call that is being made.
+// Clock is what a limiter under trace is given for a clock. It shows the instant of the call that
+// is being made.
 type Clock struct{ now int64 }
 
 // Micros returns the instant.
@@ -65,7 +67,8 @@ type Row struct {
 	buckets.Decision
 }
 
-// Limiter makes the calls in turn, all for one key, of which nothing is left in the end. The limiter must go by the clock.
+// Limiter makes the calls in turn, all for one key, of which nothing is left in the end. The
+// limiter must go by the clock.
 func Limiter(ctx context.Context, l buckets.Limiter, clock *Clock, calls []Call) (rows []Row, err error) {
 	const key = "trace"
 	defer func() { err = errors.Join(err, l.Reset(context.WithoutCancel(ctx), key)) }()

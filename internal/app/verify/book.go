@@ -11,7 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// book is a departure log, in events of package history. There are several histories, since not all is known of each start:
+// book is a departure log, in events of package history. There are several histories, since not all
+// is known of each start:
 //
 //	granted  every slot, as a start at its slot; slots that were missed too
 //	starts   the starts of which a worker told when they began, at that instant
@@ -58,8 +59,8 @@ type use struct {
 	back bool // its last start never began
 }
 
-// forgottenAfter is how long an id is known after its job's end at least: the shortest retention there is. A dead job may be removed
-// at any time.
+// forgottenAfter is how long an id is known after its job's end at least: the shortest retention
+// there is. A dead job may be removed at any time.
 const forgottenAfter = time.Minute
 
 // rule is what of a grant makes its rule.
@@ -114,8 +115,9 @@ func (b *book) enter(e shaper.LogEntry) {
 	}
 }
 
-// tick moves the clock. The log's order is the order in which things happened; where instants contradict it, Redis' clock stepped
-// back, and all later ones are moved on by as much as that is known to be.
+// tick moves the clock. The log's order is the order in which things happened; where instants
+// contradict it, Redis' clock stepped back, and all later ones are moved on by as much as that is
+// known to be.
 func (b *book) tick(at time.Time) {
 	at = at.Add(b.shift)
 	if back := b.now.Sub(at); back > 0 && !b.now.IsZero() {

@@ -13,7 +13,8 @@ type FileOptions struct {
 	Bound  int          // how many jobs of a tenant may be accepted and not started: its depth and all places; 0 = not judged
 }
 
-// File judges a history file, as package history writes them: what has no events in it cannot be judged.
+// File judges a history file, as package history writes them: what has no events in it cannot be
+// judged.
 func File(path string, o FileOptions) (Findings, error) {
 	h, err := history.Read(path)
 	if err != nil {

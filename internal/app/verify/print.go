@@ -23,7 +23,8 @@ func (p Promise) String() string {
 	return p.Name + ": " + how + ", " + p.Figure
 }
 
-// Print tells the findings to people: a line a promise, what else happened, what was not judged, and the first violations.
+// Print tells the findings to people: a line a promise, what else happened, what was not judged,
+// and the first violations.
 func (v Findings) Print(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(v.Of + ": " + count(v.Starts, "start"))
@@ -81,8 +82,8 @@ func (v Findings) Line() string {
 	return text + fmt.Sprintf("; all %d promises held", len(v.Promises))
 }
 
-// PrintJSON tells the findings to programs: an object for each promise, for each violation, and for what was not judged; the
-// last one sums up.
+// PrintJSON tells the findings to programs: an object for each promise, for each violation, and for
+// what was not judged; the last one sums up.
 func (v Findings) PrintJSON(l *cliutil.JSONLines) error {
 	var lines []any
 	for _, p := range v.Promises {

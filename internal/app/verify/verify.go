@@ -1,5 +1,6 @@
-// Package verify judges what happened by what was promised: from a downstream's departure log, or from a history file. It
-// turns the log into events of package history, whose checks do the judging, and tells in plain words what they found.
+// Package verify judges what happened by what was promised: from a downstream's departure log, or
+// from a history file. It turns the log into events of package history, whose checks do the
+// judging, and tells in plain words what they found.
 package verify
 
 import (

@@ -131,8 +131,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A server that is writing its first append-only file refuses to end and forgets that it was asked; it
-// ends all the same once that is written.
+// A server that is writing its first append-only file refuses to end and forgets that it was asked;
+// it ends all the same once that is written.
 func TestStopWhileTheFirstFileIsWritten(t *testing.T) {
 	t.Parallel()
 	p, socket := startServer(t)

@@ -1,12 +1,13 @@
--- beat: a pool of workers says that it lives, how many places it has, and which jobs it runs. Safe to repeat.
+-- beat: a pool of workers says that it lives, how many places it has, and which jobs it runs. Safe
+-- to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] pool  [3] places; 0 = the pool takes no more work  [4] µs until it counts as gone
 -- ARGV[5] 1 = only if the pool is known
 -- ARGV[6…] tenant, id, token of each running job, and 1 if its handler has begun; at most BATCH
 --
--- Returns one of these for each job: 1 lease extended, 2 extended, and the job is cancelled, 0 the lease is lost
--- Or {-1}: the pool is not known, and nothing was changed
+-- Returns one of these for each job: 1 lease extended, 2 extended, and the job is cancelled, 0 the
+-- lease is lost Or {-1}: the pool is not known, and nothing was changed
 --
 -- Cost: O(jobs · log running).
 

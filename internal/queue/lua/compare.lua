@@ -1,5 +1,6 @@
--- compare: do the books agree? What sizes and counts tell, of some tenants or of a downstream. Every script leaves them in
--- agreement, so any difference is a write that was lost or made by hand. Safe to repeat.
+-- compare: do the books agree? What sizes and counts tell, of some tenants or of a downstream.
+-- Every script leaves them in agreement, so any difference is a write that was lost or made by
+-- hand. Safe to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] 1 = mend, 0 = only look
@@ -14,7 +15,8 @@
 --   filed   it could send something, and was not filed for it, or for much later
 --   index   it was not indexed as what it is, busy or idle
 --
--- Cost: O(tenants + jobs in flight), where those are at most TALLY; one that differs about as much as an enqueue.
+-- Cost: O(tenants + jobs in flight), where those are at most TALLY; one that differs about as much
+-- as an enqueue.
 
 -- include tenant
 

@@ -1,6 +1,7 @@
--- enqueue: offer jobs to a tenant's bucket, each on its own. Safe to repeat: a digest holds a nonce of the call. (Only the call that
--- made a job is known by it. One that found a job, is repeated, and finds it dropped or cancelled meanwhile makes it anew, which
--- is what its producer was told: accepted.)
+-- enqueue: offer jobs to a tenant's bucket, each on its own. Safe to repeat: a digest holds a nonce
+-- of the call. (Only the call that made a job is known by it. One that found a job, is repeated,
+-- and finds it dropped or cancelled meanwhile makes it anew, which is what its producer was told:
+-- accepted.)
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
@@ -11,9 +12,10 @@
 --   digest of the body, "hash.nonce"; hash is empty where the id was made up by the client
 --   body without its first field, see job.lua
 --
--- Returns for each job {status, position, start, retry, state, note, then what each admission rule says (buckets.LuaFunctions), if
--- they were asked}; µs; position counts from 1, 0 = does not wait; start 0 = cannot be said, and note says why (expect.lua); retry
--- -1 = never; state as a letter of job.lua or how the job ended, "l" not due yet, "" there is no job
+-- Returns for each job {status, position, start, retry, state, note, then what each admission rule
+-- says (buckets.LuaFunctions), if they were asked}; µs; position counts from 1, 0 = does not wait;
+-- start 0 = cannot be said, and note says why (expect.lua); retry -1 = never; state as a letter of
+-- job.lua or how the job ended, "l" not due yet, "" there is no job
 --   accepted   it waits, or waited before this call was repeated
 --   duplicate  the same id with the same body is known: it has not ended, or is done
 --   dead       the same, and it is dead and kept
@@ -21,22 +23,25 @@
 --   full       no room (on_full reject); block: no room, and the tenant's policy is to wait for it
 --   limited    an admission rule refuses; nothing is taken from any
 --   unknown    the downstream serves only tenants that were set
--- A refusal writes nothing. The first write may need memory, so with maxmemory reached the script fails clean.
+-- A refusal writes nothing. The first write may need memory, so with maxmemory reached the script
+-- fails clean.
 --
--- Cost: O(1) a job. What may end in a full bucket to make room is looked for once a call, among at most some hundred jobs; at most
--- BATCH of them end in a call, and one for each job beyond.
+-- Cost: O(1) a job. What may end in a full bucket to make room is looked for once a call, among at
+-- most some hundred jobs; at most BATCH of them end in a call, and one for each job beyond.
 
 -- include base fields
 
 local FIELDS = 5 -- of a job in ARGV
 local now, T = clock(), ARGV[2]
 local reply, nth = {}, 3 -- nth: where in ARGV the next job begins
--- Jobs of one call are accepted a µs apart, so that those that come back are told apart by it, see to_front.
+-- Jobs of one call are accepted a µs apart, so that those that come back are told apart by it, see
+-- to_front.
 
--- The common case: the tenant is busy, jobs wait before the new ones, there is room, no admission rule to ask, and
--- the tenant's own rate decides when they start. Then nothing changes about when the head may leave, so a few commands do;
--- what follows in this script, also the making of its functions, is never reached. A job that is anything else (delayed, known
--- already, with a wait of its own) ends the loop, and the rest takes the long way.
+-- The common case: the tenant is busy, jobs wait before the new ones, there is room, no admission
+-- rule to ask, and the tenant's own rate decides when they start. Then nothing changes about when
+-- the head may leave, so a few commands do; what follows in this script, also the making of its
+-- functions, is never reached. A job that is anything else (delayed, known already, with a wait of
+-- its own) ends the loop, and the rest takes the long way.
 do
   local jobs, ids, prefix = k_jobs(T), {}, k_end(T, '')
   local waiting = call('LLEN', k_wait(T)) + call('ZCARD', k_back(T))
@@ -86,16 +91,19 @@ local depth, on_full = nrule(ds, t, 'p:depth'), rule(ds, t, 'p:on_full')
 local lvl, waiting = level(T), bucket(T)
 local changed = false
 
--- same tells whether an offer has the body of the job that is known under its id, whose digest is `as`.
+-- same tells whether an offer has the body of the job that is known under its id, whose digest is
+-- `as`.
 local function same(as, digest, body, stands)
   local a, b = string.match(as, '^([^.]*)%.'), string.match(digest, '^([^.]*)%.')
   if a ~= '' then return a == b end
-  -- its id was made up, and its body not digested: compare what there is of it, behind the first lines
+  -- its id was made up, and its body not digested: compare what there is of it, behind the first
+  -- lines
   return stands ~= nil and string.match(stands, '\n.*$') == string.match(body, '\n.*$')
 end
 
--- once_due is when a job starts that is not due before `due`. It joins the bucket behind what waits by then: what is there now and has
--- not left, and what falls due before, perhaps much of it at about the same time. One that is tried again comes to the front.
+-- once_due is when a job starts that is not due before `due`. It joins the bucket behind what waits
+-- by then: what is there now and has not left, and what falls due before, perhaps much of it at
+-- about the same time. One that is tried again comes to the front.
 local last_due = {} -- the last that was asked for
 local function once_due(due, again)
   if again then
@@ -145,9 +153,10 @@ end
 
 local LOOK = 16 -- waiting jobs that are looked at where some may have waited too long
 
--- expire_or_drop finds what need not stay in a full bucket: jobs that waited too long, else (drop-oldest) those that have waited
--- longest and were never started. It only looks, and returns what to end as {id, job, how}; nil if that makes no room. Where the
--- depth was lowered, one job may not find room for itself: drop-oldest then ends BATCH of them a call, so the level falls, and
+-- expire_or_drop finds what need not stay in a full bucket: jobs that waited too long, else
+-- (drop-oldest) those that have waited longest and were never started. It only looks, and returns
+-- what to end as {id, job, how}; nil if that makes no room. Where the depth was lowered, one job
+-- may not find room for itself: drop-oldest then ends BATCH of them a call, so the level falls, and
 -- never rises. in_vain: nothing that happens later in this call makes another look worth while.
 local in_vain, ended = false, 0
 local function expire_or_drop()
@@ -186,10 +195,12 @@ local function expire_or_drop()
   return ends
 end
 
--- µs: how soon to ask again where it cannot be known, and how late at the latest, since a pause may end and a policy change before
+-- µs: how soon to ask again where it cannot be known, and how late at the latest, since a pause may
+-- end and a policy change before
 local RETRY, LATEST = { paused = 10000000, no_workers = 5000000, in_flight = 1000000 }, 60000000
 
--- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what keeps it full decides.
+-- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what
+-- keeps it full decides.
 local function until_room()
   local at, why = expected(ds, t, 1, now)
   if RETRY[why] then return RETRY[why] end

@@ -1,18 +1,14 @@
--- finish: how starts ended; only the owner of a job's last one may say so. A worker that wants more work is given the
--- next job of the downstream in the same call, with its slot. Many reports share a call, each on its own. Safe to repeat: by both
--- tokens.
+-- finish: how starts ended; only the owner of a job's last one may say so. A worker that wants more
+-- work is given the next job of the downstream in the same call, with its slot. Many reports share
+-- a call, each on its own. Safe to repeat: by both tokens.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2…] of each report, at most BATCH:
---   tenant
---   id
---   token that owns the job
---   outcome: ok, error, uncharged (an error that is not charged), dead, throttled (the tenant), throttled-all (the downstream), back
---     (handed back unstarted or at a shutdown)
---   µs: backoff of an error, pause of a throttle
---   result or error text
---   token for the next job, "-" = no more work
---   µs from its slot to its start, "?" = not known, "-" = it never started, which only dead and back can say of it
+--   tenant id token that owns the job outcome: ok, error, uncharged (an error that is not charged),
+--   dead, throttled (the tenant), throttled-all (the downstream), back (handed back unstarted or at
+--   a shutdown) µs: backoff of an error, pause of a throttle result or error text token for the
+--   next job, "-" = no more work µs from its slot to its start, "?" = not known, "-" = it never
+--   started, which only dead and back can say of it
 --
 -- Returns for each report {answer, then granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
@@ -34,7 +30,8 @@ local gave = {}      -- tenants that gave a next job
 local promoted = false
 local woken, freed = false, false -- something may leave earlier; a place is free
 
--- replayed answers a report that was made before: what became of the job, and the next job if it is still this worker's.
+-- replayed answers a report that was made before: what became of the job, and the next job if it is
+-- still this worker's.
 local function replayed(answer, nx, more)
   local reply = { answer }
   local T2, id2 = string.match(nx, '^([^/]+)/(.+)$')
@@ -47,7 +44,8 @@ local function replayed(answer, nx, more)
   return reply
 end
 
--- take_next starts the next job of the downstream under the token `more`. Returns tenant, id, job, body; or nil.
+-- take_next starts the next job of the downstream under the token `more`. Returns tenant, id, job,
+-- body; or nil.
 local function take_next(more)
   if not promoted then
     promote(ds, cache, now)

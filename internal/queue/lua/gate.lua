@@ -1,10 +1,13 @@
--- gate: the one door to a handler. A ticket's holder asks to start a job of its tenant and is granted a slot; or, holding a
--- slot that it missed by more than the tolerance, asks for another one. Safe to repeat: by the new token.
+-- gate: the one door to a handler. A ticket's holder asks to start a job of its tenant and is
+-- granted a slot; or, holding a slot that it missed by more than the tolerance, asks for another
+-- one. Safe to repeat: by the new token.
 --
--- A ticket says "wake up for this tenant" and starts the oldest job that is out, so that tickets may race to the gate, be lost,
--- doubled or years late, and the jobs start in their order, each once, in slots of their own. The job that it was released for only
--- matters for what is lost: that job then waits for the ticket of the one that went before it, and inherits its deadline. A ticket that
--- starts nothing, since its tenant is paused or the slot is far ahead, sends back the youngest job that is out: nothing overtakes.
+-- A ticket says "wake up for this tenant" and starts the oldest job that is out, so that tickets
+-- may race to the gate, be lost, doubled or years late, and the jobs start in their order, each
+-- once, in slots of their own. The job that it was released for only matters for what is lost: that
+-- job then waits for the ticket of the one that went before it, and inherits its deadline. A ticket
+-- that starts nothing, since its tenant is paused or the slot is far ahead, sends back the youngest
+-- job that is out: nothing overtakes.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id  [4] the ticket's release number

@@ -1,6 +1,6 @@
--- mend: look at some jobs of a tenant, or at entries of a book of its, and put right what a lost write left behind. A job that
--- is in no book goes where its state says; an entry that its job does not bear out goes. A worker that runs a job which the
--- books lost keeps it. Safe to repeat.
+-- mend: look at some jobs of a tenant, or at entries of a book of its, and put right what a lost
+-- write left behind. A job that is in no book goes where its state says; an entry that its job does
+-- not bear out goes. A worker that runs a job which the books lost keeps it. Safe to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] 1 = mend, 0 = only look
@@ -8,15 +8,17 @@
 -- ARGV[4] what to look at: "lines", "back", "later", "outs", "dead", "waits" or "jobs"; or "ids"
 -- ARGV[5] where to go on, "0" = the beginning; of "ids" the ids, each of which may be in no book, or twice in the list of those that wait
 --
--- Returns {where to go on, "0" = that was all, {kind, id, …} of what was wrong, {ids to look at}}. The ids are those of "waits"; and
--- of "jobs" those that can be nowhere but there, for a list is not searched for each of them. Kinds:
+-- Returns {where to go on, "0" = that was all, {kind, id, …} of what was wrong, {ids to look at}}.
+-- The ids are those of "waits"; and of "jobs" those that can be nowhere but there, for a list is
+-- not searched for each of them. Kinds:
 --   waiting, delayed, out, running, dead   it was not in the book of those: it is
 --   state   its state was lost or outdated: it is written anew, if need be as that of a job which was never started
 --   stray   an entry, or a state, that no job bears out: it is gone
 --   body    the same, and no end of the job is known: Redis lost the job itself
 --   ended   it had ended, and its body stayed: it is gone
 --
--- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the list is searched or changed.
+-- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the list is searched
+-- or changed.
 
 -- include held place
 
@@ -48,8 +50,9 @@ end
 -- gone is the kind of an entry whose job is not there.
 local function gone(id) return call('EXISTS', k_end(T, id)) == 1 and 'stray' or 'body' end
 
--- entry looks at an entry of a sorted set, whose job should be in the state `st`. If the job is where its state says, the entry is left
--- over; if it is in no other book, its state is. With `anew`, a state that is lost is written anew.
+-- entry looks at an entry of a sorted set, whose job should be in the state `st`. If the job is
+-- where its state says, the entry is left over; if it is in no other book, its state is. With
+-- `anew`, a state that is lost is written anew.
 local function entry(key, id, st, anew)
   local j, body = state(T, id), call('HGET', k_jobs(T), id)
   if not body then
@@ -82,7 +85,8 @@ local function line(id)
   end
 end
 
--- backoff is the longest that a job can have to wait after its last start, in µs: it may come late, and never early.
+-- backoff is the longest that a job can have to wait after its last start, in µs: it may come late,
+-- and never early.
 local function backoff(j)
   local least, most = nrule(ds, t, 'p:bmin'), nrule(ds, t, 'p:bmax')
   return 1000 * math.max(least, math.min(most, least * 2 ^ math.max(0, j.att - j.fg - 1)))
@@ -109,8 +113,9 @@ local function job(id, body)
   end
 end
 
--- waits looks at a page of the list, from its end, where it grows, so that nothing slips by. What should not be in it is passed
--- over in its turn; it is taken out where that walks over few entries.
+-- waits looks at a page of the list, from its end, where it grows, so that nothing slips by. What
+-- should not be in it is passed over in its turn; it is taken out where that walks over few
+-- entries.
 local function waits(from)
   local list = k_wait(T)
   local length = call('LLEN', list)
@@ -164,7 +169,8 @@ local function missing(id)
   end
 end
 
--- What comes later was perhaps never out, and has no state; a job that is out and has none is brought back by release in its time.
+-- What comes later was perhaps never out, and has no state; a job that is out and has none is
+-- brought back by release in its time.
 local sets = { back = { k_back(T), 'w', true }, dead = { k_dead(T), 'x', true },
   later = { k_later(T), 'z', false }, outs = { k_outs(T), 'o', false } }
 local what, from = ARGV[4], ARGV[5]

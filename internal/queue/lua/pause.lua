@@ -1,9 +1,11 @@
--- pause: let nothing of a tenant (or of the whole downstream) start until an instant, or go on. Safe to repeat.
+-- pause: let nothing of a tenant (or of the whole downstream) start until an instant, or go on.
+-- Safe to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant, "" = the downstream  [3] µs from now, -1 = without an end, 0 = go on
 --
--- Returns µs since the epoch until when it is paused, 0 = it is not; or what was never seen, see unseen; then nothing changes
+-- Returns µs since the epoch until when it is paused, 0 = it is not; or what was never seen, see
+-- unseen; then nothing changes
 --
 -- Cost: O(1).
 

@@ -3,7 +3,8 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
 --
--- Returns how many jobs ended; call again until it is 0. Or what was never seen, see unseen; then nothing changes
+-- Returns how many jobs ended; call again until it is 0. Or what was never seen, see unseen; then
+-- nothing changes
 --
 -- Cost: O(BATCH).
 

@@ -1,6 +1,6 @@
--- release: hand out tickets for the heads of all buckets of a downstream that may leave within the lead; and bring
--- back what was lost: tickets that never came to the gate, jobs whose lease ended. Safe to repeat: a ticket whose
--- reply was lost is one that never comes to the gate.
+-- release: hand out tickets for the heads of all buckets of a downstream that may leave within the
+-- lead; and bring back what was lost: tickets that never came to the gate, jobs whose lease ended.
+-- Safe to repeat: a ticket whose reply was lost is one that never comes to the gate.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] most tickets of this call  [3] µs in which a ticket must come to the gate  [4] 1 = tidy the index of tenants too
@@ -9,7 +9,8 @@
 --   wait  µs until something may leave, -1 = nothing is filed; for the caller's sleep
 --   more  1 = call again at once
 --
--- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle tenants.
+-- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle
+-- tenants.
 
 -- include held pick
 
@@ -19,7 +20,8 @@ local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ds = downstream(now)
 local cache, out, more = {}, {}, false
 
--- The clock stepped back: deadlines that lie further ahead than any can are brought near, and every tenant is filed anew.
+-- The clock stepped back: deadlines that lie further ahead than any can are brought near, and every
+-- tenant is filed anew.
 local step = num(ds, 'back') - num(ds, 'healed')
 if step > 0 then
   put(ds, 'healed', num(ds, 'back'))
@@ -36,9 +38,10 @@ if step > 0 then
   end
 end
 
--- Redis was away, or all schedulers were: then so were perhaps the beats of workers that live. Leases that ended meanwhile
--- or end just now are not over before those had the time to beat again. Those that had ended before are; so whoever calls
--- seldom does not put off for ever what he is here for.
+-- Redis was away, or all schedulers were: then so were perhaps the beats of workers that live.
+-- Leases that ended meanwhile or end just now are not over before those had the time to beat again.
+-- Those that had ended before are; so whoever calls seldom does not put off for ever what he is
+-- here for.
 local last, lease_end = num(ds, 'clock'), now
 if last > 0 and (ds.epoch > last or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
   put(ds, 'spared_from', last)
@@ -47,7 +50,8 @@ end
 if now < num(ds, 'spared_until') then lease_end = num(ds, 'spared_from') end
 put(ds, 'clock', now)
 
--- back takes every job of a book whose time is over, newest first, so that the oldest ends up in front.
+-- back takes every job of a book whose time is over, newest first, so that the oldest ends up in
+-- front.
 local function back(book, counter, over, bring)
   local members = call('ZRANGEBYSCORE', book, '-inf', int(over), 'LIMIT', 0, BATCH)
   for i = #members, 1, -1 do

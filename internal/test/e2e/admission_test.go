@@ -11,8 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestTheBoundHoldsUnderLoad has 64 producers in four processes offer 9 600 jobs, as fast as they are answered, to a bucket with room
-// for 100 that leaves at 200/s. The level is sampled, and each answer must be one that a bucket with that room can give.
+// TestTheBoundHoldsUnderLoad has 64 producers in four processes offer 9 600 jobs, as fast as they
+// are answered, to a bucket with room for 100 that leaves at 200/s. The level is sampled, and each
+// answer must be one that a bucket with that room can give.
 func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -21,7 +22,8 @@ func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	p := rate(200)
 	p.Depth = depth
 	r.tenant("a", p)
-	// However busy this machine is, no job misses its slot and comes back to the bucket: what is in it has arrived there.
+	// However busy this machine is, no job misses its slot and comes back to the bucket: what is in
+	// it has arrived there.
 	const tolerance = 5 * time.Second
 	r.downstream(shaper.DownstreamPolicy{Tolerance: tolerance})
 	r.startAll(role{Scheduler: true, Worker: true, Lean: true}, role{Worker: true, Lean: true})
@@ -58,7 +60,8 @@ func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	rule := perSecond(200)
 	rule.Tolerance = tolerance
 	r.refuse(history.Unanswered(h), history.Accounts(h), history.Starts(h, rule))
-	// A ticket is released a lead before its slot, and gets a later one if it was held up on its way.
+	// A ticket is released a lead before its slot, and gets a later one if it was held up on its
+	// way.
 	r.refuse(history.Bound(h, "a", depth, 100*time.Millisecond+4*r.weather.longest()))
 	accepted, refused := len(h.Of(history.Accept)), len(h.Of(history.Refuse))
 	t.Logf("%d offers: %d accepted, %d refused; level up to %d in %d samples; the machine stalled for up to %v",

@@ -13,7 +13,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestTheBoundHolds has 100 producers in four processes offer at the same instant to a bucket with room for ten.
+// TestTheBoundHolds has 100 producers in four processes offer at the same instant to a bucket with
+// room for ten.
 func TestTheBoundHolds(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -11,7 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// suiteVar says, with the value cluster, that TestOnACluster runs every test of this package and not only the main ones.
+// suiteVar says, with the value cluster, that TestOnACluster runs every test of this package and
+// not only the main ones.
 const suiteVar = "JOBSHAPER_E2E"
 
 // onACluster are the tests of the main job, each with what it is about.
@@ -37,8 +38,9 @@ func TestOnACluster(t *testing.T) {
 	rerun(t, cluster.URL(), onACluster, os.Getenv(suiteVar) == "cluster")
 }
 
-// rerun runs tests of this package again, on the store of a URL that they share; with all it runs every test, some of which are about
-// a server of their own and skip themselves. Where tests are about milliseconds, its caller should not run in parallel with others.
+// rerun runs tests of this package again, on the store of a URL that they share; with all it runs
+// every test, some of which are about a server of their own and skip themselves. Where tests are
+// about milliseconds, its caller should not run in parallel with others.
 func rerun(t *testing.T, url string, tests []string, all bool) {
 	t.Helper()
 	if os.Getenv(storeVar) != "" {
@@ -59,7 +61,8 @@ func rerun(t *testing.T, url string, tests []string, all bool) {
 		if err == nil {
 			break
 		}
-		// Promises about time hold where the machine lets processes run. Where it did not, once more; twice is a fault.
+		// Promises about time hold where the machine lets processes run. Where it did not, once
+		// more; twice is a fault.
 		if again || weather.calm() {
 			t.Fatalf("%v; %s", err, tail(out.Bytes(), 32<<10))
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestCrashedJobStartsAgain kills the worker of a job that runs. Another one starts it once the lease is over.
+// TestCrashedJobStartsAgain kills the worker of a job that runs. Another one starts it once the
+// lease is over.
 func TestCrashedJobStartsAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -50,8 +51,9 @@ func TestCrashedJobStartsAgain(t *testing.T) {
 	}
 }
 
-// TestFrozenWorkerLosesItsLease freezes a worker for longer than a lease, while it runs a job that another one takes over. When it
-// comes back its handler is told, and what it reports counts for nothing.
+// TestFrozenWorkerLosesItsLease freezes a worker for longer than a lease, while it runs a job that
+// another one takes over. When it comes back its handler is told, and what it reports counts for
+// nothing.
 func TestFrozenWorkerLosesItsLease(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -75,7 +77,8 @@ func TestFrozenWorkerLosesItsLease(t *testing.T) {
 	}
 }
 
-// TestRedisComesBack kills Redis five times under load; what it had acknowledged is in its append-only file.
+// TestRedisComesBack kills Redis five times under load; what it had acknowledged is in its
+// append-only file.
 func TestRedisComesBack(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -95,8 +98,9 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// TestRedisLosesTheLastStart brings Redis back with the data of before a start that it had granted. Nothing of that start is known then:
-// its job starts again, and no sooner than an interval after it.
+// TestRedisLosesTheLastStart brings Redis back with the data of before a start that it had granted.
+// Nothing of that start is known then: its job starts again, and no sooner than an interval after
+// it.
 func TestRedisLosesTheLastStart(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -16,9 +16,10 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestCrashPoints kills a process at every instruction that matters: before and after each call of a script, each call of asynq, and
-// the handler; the first time that it comes there, and, started again, the third time. Whatever it left behind, all
-// accepted jobs run to their end, in slots of their own, and again only where the process died in between.
+// TestCrashPoints kills a process at every instruction that matters: before and after each call of
+// a script, each call of asynq, and the handler; the first time that it comes there, and, started
+// again, the third time. Whatever it left behind, all accepted jobs run to their end, in slots of
+// their own, and again only where the process died in between.
 //
 // It keeps all cores busy, so it runs by itself: others judge to the millisecond.
 func TestCrashPoints(t *testing.T) {
@@ -34,8 +35,8 @@ func TestCrashPoints(t *testing.T) {
 	})
 }
 
-// abreast runs a subtest for each name, some of them at a time. They wait most of their time, so there may be more than
-// there are cores, and than t.Parallel allows.
+// abreast runs a subtest for each name, some of them at a time. They wait most of their time, so
+// there may be more than there are cores, and than t.Parallel allows.
 func abreast(t *testing.T, most int, names []string, test func(*testing.T, string)) {
 	places := make(chan struct{}, most)
 	var running sync.WaitGroup
@@ -83,8 +84,9 @@ func crashDaemon(t *testing.T, program, point string) {
 	t.Logf("%d starts of %d jobs", len(h.Of(history.Start)), slowJobs+fastJobs)
 }
 
-// patiently makes room for a machine on which dozens of processes start and die at the same time: with the default tolerance their
-// jobs would go back again and again, since a round trip takes longer. Slots are as exact as ever.
+// patiently makes room for a machine on which dozens of processes start and die at the same time:
+// with the default tolerance their jobs would go back again and again, since a round trip takes
+// longer. Slots are as exact as ever.
 func (r *rig) patiently(lease time.Duration) {
 	r.t.Helper()
 	r.downstream(shaper.DownstreamPolicy{Tolerance: patientTolerance, Lease: lease, MaxCrashes: 100})
@@ -113,7 +115,8 @@ func (r *rig) settle(into map[string]int64) {
 	}
 }
 
-// counted fails the test unless so many jobs of a tenant were accepted, and the end of each was taken down once.
+// counted fails the test unless so many jobs of a tenant were accepted, and the end of each was
+// taken down once.
 func (r *rig) counted(tenant string, jobs int64) {
 	r.t.Helper()
 	info, err := r.admin.Tenant(context.Background(), tenant)
@@ -123,7 +126,8 @@ func (r *rig) counted(tenant string, jobs int64) {
 	}
 }
 
-// crashOperator has an operator or a producer crash, twice, while a daemon works; then all is done again, by one who lives.
+// crashOperator has an operator or a producer crash, twice, while a daemon works; then all is done
+// again, by one who lives.
 func crashOperator(t *testing.T, program, call, point string) {
 	const jobs = 15
 	r := newServerRig(t)

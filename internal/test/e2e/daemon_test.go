@@ -48,8 +48,8 @@ type role struct {
 	Stream  *stream   // the same; it ends on SIGTERM
 	Operate string    // an operator's: a call of operations, three times; the process ends after it
 
-	// Of a process: what runs it, where that crashes, POINT:N, and whether it is this binary, so that races in it are found, where the
-	// tests have the race detector. By default it is lean.
+	// Of a process: what runs it, where that crashes, POINT:N, and whether it is this binary, so
+	// that races in it are found, where the tests have the race detector. By default it is lean.
 	program, crash string
 	checked        bool
 	// Of a daemon in the test's own process.
@@ -114,8 +114,8 @@ func act(ctx context.Context, task *asynq.Task, nth int) error {
 	return nil
 }
 
-// recorded is a handler that writes its start, whose instant is that of its first instruction, and its end into a history. which
-// tells the number of the start.
+// recorded is a handler that writes its start, whose instant is that of its first instruction, and
+// its end into a history. which tells the number of the start.
 func recorded(rec *history.Recorder, which func(workers.Info) (int, error), h func(_ context.Context, _ *asynq.Task, nth int) error) asynq.HandlerFunc {
 	return func(ctx context.Context, task *asynq.Task) (err error) {
 		e := history.Event{Kind: history.Start, At: history.Now(), Wall: time.Now().UnixMicro()}
@@ -136,8 +136,9 @@ func recorded(rec *history.Recorder, which func(workers.Info) (int, error), h fu
 	}
 }
 
-// count returns how many calls for the same file there have been, this one included, in whatever process. Attempts do
-// not tell which start of a job this is: one may go by without a start, when its slot is missed.
+// count returns how many calls for the same file there have been, this one included, in whatever
+// process. Attempts do not tell which start of a job this is: one may go by without a start, when
+// its slot is missed.
 func count(path string) (int, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -256,8 +257,8 @@ func runProcess(text string) int {
 	return 0
 }
 
-// enact plays a role: it says "ready" on stdout, and a daemon ends well on SIGTERM, or when its stdin ends, which it does when
-// the test is gone.
+// enact plays a role: it says "ready" on stdout, and a daemon ends well on SIGTERM, or when its
+// stdin ends, which it does when the test is gone.
 func enact(text string) error {
 	var r role
 	if err := json.Unmarshal([]byte(text), &r); err != nil {

@@ -19,8 +19,9 @@ import (
 // roundsVar is how many rounds TestWhatSurvives measures; docs/durability.md is from five.
 const roundsVar = "JOBSHAPER_DURABILITY_ROUNDS"
 
-// What Redis writes to a file each second it does not write at once while the disk is busy with the last second's: it answers, and puts the
-// writing off for up to 2 s. So everysec may lose something of a kill, if seldom.
+// What Redis writes to a file each second it does not write at once while the disk is busy with the
+// last second's: it answers, and puts the writing off for up to 2 s. So everysec may lose something
+// of a kill, if seldom.
 //
 // setting is a way to run Redis, and how producers use it.
 type setting struct {
@@ -45,8 +46,9 @@ func aof(sync string) []string { return []string{"--appendonly", "yes", "--appen
 // counts are what one round of a setting gave.
 type counts struct{ accepted, lost int }
 
-// TestWhatSurvives kills Redis under a load of producers, in each of the settings that operators choose from, and counts what was accepted
-// and is gone: when the same server starts again, and when its replica takes over. It prints the table of docs/durability.md.
+// TestWhatSurvives kills Redis under a load of producers, in each of the settings that operators
+// choose from, and counts what was accepted and is gone: when the same server starts again, and
+// when its replica takes over. It prints the table of docs/durability.md.
 func TestWhatSurvives(t *testing.T) {
 	if os.Getenv(storeVar) != "" {
 		t.Skip("is about servers of its own")
@@ -95,8 +97,9 @@ func sum(all []counts) (total counts) {
 	return total
 }
 
-// costs returns how many jobs eight producers had accepted in each setting in the same time, with a replica. The settings take turns
-// in short slices, so that what else the machine does hits all alike.
+// costs returns how many jobs eight producers had accepted in each setting in the same time, with a
+// replica. The settings take turns in short slices, so that what else the machine does hits all
+// alike.
 func costs(t *testing.T, turns int) []int64 {
 	t.Helper()
 	const slice = 100 * time.Millisecond
@@ -133,7 +136,8 @@ func costs(t *testing.T, turns int) []int64 {
 	return totals
 }
 
-// survives offers jobs for a while, kills the primary in the middle of it, and counts what is gone afterwards.
+// survives offers jobs for a while, kills the primary in the middle of it, and counts what is gone
+// afterwards.
 func (s setting) survives(t *testing.T, load time.Duration, failover bool) counts {
 	t.Helper()
 	primary := redistest.Start(t, redistest.Args(s.args...))
@@ -170,8 +174,8 @@ func (s setting) survives(t *testing.T, load time.Duration, failover bool) count
 	return c
 }
 
-// offerUntilGone has eight producers offer jobs one by one until the store is gone, for which it is ended after a while, and returns
-// the ids of those that were accepted.
+// offerUntilGone has eight producers offer jobs one by one until the store is gone, for which it is
+// ended after a while, and returns the ids of those that were accepted.
 func (r *rig) offerUntilGone(opts shaper.ClientConfig, load time.Duration, end func()) (accepted []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -22,7 +22,8 @@ func (r *rig) ended(tenant, id string, state shaper.State, outcome string) {
 	r.must(r.rec.Record(history.Event{Kind: history.End, Tenant: tenant, ID: id, Outcome: outcome}))
 }
 
-// TestSameIDIsOneJob offers a job again, while it waits and when it is done, and another one under its id.
+// TestSameIDIsOneJob offers a job again, while it waits and when it is done, and another one under
+// its id.
 func TestSameIDIsOneJob(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -53,7 +54,8 @@ func TestSameIDIsOneJob(t *testing.T) {
 	}
 }
 
-// TestCancelledJobs: one that waits does not start, one that runs is ended, and those behind them go on.
+// TestCancelledJobs: one that waits does not start, one that runs is ended, and those behind them
+// go on.
 func TestCancelledJobs(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -18,15 +18,17 @@ import (
 )
 
 const (
-	// outageTarget is how long a failover should keep producers waiting, and outageMost what only a broken system reaches.
+	// outageTarget is how long a failover should keep producers waiting, and outageMost what only a
+	// broken system reaches.
 	outageTarget = 5 * time.Second
 	outageMost   = 30 * time.Second
 
 	crowdRate = 20 // starts of each tenant a second, and about as many offers
 )
 
-// crowd offers jobs of several tenants until it is stopped, each tenant's one after the other. An offer whose outcome is not known is
-// made again under the same id until it is, as a producer should.
+// crowd offers jobs of several tenants until it is stopped, each tenant's one after the other. An
+// offer whose outcome is not known is made again under the same id until it is, as a producer
+// should.
 type crowd struct {
 	r       *rig
 	begun   int64   // by the history's clock
@@ -40,7 +42,8 @@ type crowd struct {
 	last        error
 }
 
-// Those whose jobs replicas must have before they are accepted, and those who take the primary's word.
+// Those whose jobs replicas must have before they are accepted, and those who take the primary's
+// word.
 var sureTenants, fastTenants = []string{"sure-1", "sure-2"}, []string{"fast-1", "fast-2"}
 
 // gather starts a crowd, in which the sure ones ask so many replicas. stop ends it.
@@ -122,7 +125,8 @@ func (c *crowd) stop() {
 	c.members.Wait()
 }
 
-// served waits until each of some tenants has had some jobs accepted and started that were offered after this call.
+// served waits until each of some tenants has had some jobs accepted and started that were offered
+// after this call.
 func (r *rig) served(tenants []string) {
 	r.t.Helper()
 	const n = 5
@@ -153,7 +157,8 @@ func longest(h history.History, since int64, kind history.Kind, tenants []string
 	return time.Duration(most)
 }
 
-// idle waits until some tenants are served again after what was done at an instant, and prints and returns for how long none of them was.
+// idle waits until some tenants are served again after what was done at an instant, and prints and
+// returns for how long none of them was.
 func (r *rig) idle(what string, at int64, tenants []string) time.Duration {
 	r.t.Helper()
 	r.served(tenants)
@@ -171,12 +176,13 @@ func (r *rig) outage(what string, at int64, tenants []string) {
 	}
 }
 
-// twoMasters is how long a master that was demoted alive may go on after the other one was made. Both grant slots meanwhile, which is
-// what nobody can promise anything about.
+// twoMasters is how long a master that was demoted alive may go on after the other one was made.
+// Both grant slots meanwhile, which is what nobody can promise anything about.
 const twoMasters = 5 * time.Second
 
-// judged ends a crowd, waits until Redis has nothing left to run, prints what was lost and doubled, and fails the test for what must not be: starts
-// of a tenant too close, in or across slots, jobs that nobody offered, and lost jobs of tenants whose replicas had to have them. What is too close
+// judged ends a crowd, waits until Redis has nothing left to run, prints what was lost and doubled,
+// and fails the test for what must not be: starts of a tenant too close, in or across slots, jobs
+// that nobody offered, and lost jobs of tenants whose replicas had to have them. What is too close
 // while there were two masters, from the instants demoted on, is only counted.
 func (r *rig) judged(c *crowd, demoted ...int64) {
 	r.t.Helper()
@@ -224,7 +230,8 @@ func (r *rig) noneSaid(what string, all []*process) {
 	}
 }
 
-// TestSentinelFailover kills the master of a Sentinel set under load, and then has the sentinels demote one that lives.
+// TestSentinelFailover kills the master of a Sentinel set under load, and then has the sentinels
+// demote one that lives.
 func TestSentinelFailover(t *testing.T) {
 	notShort(t)
 	if os.Getenv(storeVar) != "" {
@@ -244,8 +251,8 @@ func TestSentinelFailover(t *testing.T) {
 	r.eventually("another master is named", func() bool { return set.Master() != killed })
 	r.judged(c)
 
-	// While the old master lives it goes on until it is told, and so does the replica that was not chosen: its word is worth nothing. So
-	// both are asked.
+	// While the old master lives it goes on until it is told, and so does the replica that was not
+	// chosen: its word is worth nothing. So both are asked.
 	killed.Restart()
 	r.eventually("the old master is a replica", func() bool { return set.InStep() == nil })
 	c = r.gather(2)
@@ -259,7 +266,8 @@ func TestSentinelFailover(t *testing.T) {
 	r.judged(c, at)
 }
 
-// TestClusterFailover kills the node of a downstream under load, gives its slot to a replica by force, and moves it to another node.
+// TestClusterFailover kills the node of a downstream under load, gives its slot to a replica by
+// force, and moves it to another node.
 func TestClusterFailover(t *testing.T) {
 	notShort(t)
 	if os.Getenv(storeVar) != "" {
@@ -301,8 +309,9 @@ func TestClusterFailover(t *testing.T) {
 	r.judged(c, demoted)
 }
 
-// TestReplicaBehindIsPromoted stalls the way to the only replica for a while, in which jobs are offered, and then loses the primary. Where the
-// primary's word was enough, what it accepted meanwhile is gone; where the replica had to have a job, none was accepted.
+// TestReplicaBehindIsPromoted stalls the way to the only replica for a while, in which jobs are
+// offered, and then loses the primary. Where the primary's word was enough, what it accepted
+// meanwhile is gone; where the replica had to have a job, none was accepted.
 func TestReplicaBehindIsPromoted(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()

@@ -30,7 +30,8 @@ func TestRetriesAreSpaced(t *testing.T) {
 	}
 }
 
-// TestDeadJobsComeBackSpaced: one attempt means one start; the dead keep their error; requeued, they are spaced like the rest.
+// TestDeadJobsComeBackSpaced: one attempt means one start; the dead keep their error; requeued,
+// they are spaced like the rest.
 func TestDeadJobsComeBackSpaced(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -69,8 +70,9 @@ func TestDeadJobsComeBackSpaced(t *testing.T) {
 	}
 }
 
-// TestThrottledWaits: when a job is throttled for a second its tenant waits that long, the order stays, and no attempt is charged. A
-// handler says so by an error of its type, a downstream by 429 and Retry-After.
+// TestThrottledWaits: when a job is throttled for a second its tenant waits that long, the order
+// stays, and no attempt is charged. A handler says so by an error of its type, a downstream by 429
+// and Retry-After.
 func TestThrottledWaits(t *testing.T) {
 	t.Parallel()
 	for _, by := range []string{"error", "429"} {

@@ -12,10 +12,11 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestFirstInFirstOut: jobs start in the order in which they were accepted, by their slots, also where an interval is shorter than
-// the lead, so that several tickets are on their way at a time, and where several daemons race for them. A job that missed its slot,
-// since the machine kept its worker from running, is overtaken by the owner of the next one, and so is one whose ticket is given up for
-// lost; so the tolerance is four seconds here, and none is missed.
+// TestFirstInFirstOut: jobs start in the order in which they were accepted, by their slots, also
+// where an interval is shorter than the lead, so that several tickets are on their way at a time,
+// and where several daemons race for them. A job that missed its slot, since the machine kept its
+// worker from running, is overtaken by the owner of the next one, and so is one whose ticket is
+// given up for lost; so the tolerance is four seconds here, and none is missed.
 func TestFirstInFirstOut(t *testing.T) {
 	t.Parallel()
 	const jobs, tolerance = 200, 10 * time.Second
@@ -56,8 +57,8 @@ func TestFirstInFirstOut(t *testing.T) {
 	}
 }
 
-// overtaken counts jobs of a tenant that started before one that was offered earlier, by their slots, in a history with one producer.
-// As in history.Order, only first attempts count.
+// overtaken counts jobs of a tenant that started before one that was offered earlier, by their
+// slots, in a history with one producer. As in history.Order, only first attempts count.
 func overtaken(h history.History) (n int) {
 	place := map[string]int{}
 	for i, e := range h.Of(history.Offer) {
@@ -80,7 +81,8 @@ func overtaken(h history.History) (n int) {
 	return n
 }
 
-// TestTenantsDoNotHurtEachOther: 3 000 waiting jobs of one tenant, and failing ones of another, do not hold up a third.
+// TestTenantsDoNotHurtEachOther: 3 000 waiting jobs of one tenant, and failing ones of another, do
+// not hold up a third.
 func TestTenantsDoNotHurtEachOther(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -117,7 +119,8 @@ func TestTenantsDoNotHurtEachOther(t *testing.T) {
 	r.refuse(history.Starts(r.history(), perSecond(10)))
 }
 
-// TestInFlightIsBounded: handlers that run on after their time is over, and do not heed their context, keep their places.
+// TestInFlightIsBounded: handlers that run on after their time is over, and do not heed their
+// context, keep their places.
 func TestInFlightIsBounded(t *testing.T) {
 	deaf := play{For: 150 * time.Millisecond, Deaf: true}
 	p := rate(50)

@@ -10,15 +10,16 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// fault is something that a storm breaks. inflict does it once, and returns true; or false, if there is nothing to break.
-// What is to be mended later goes to storm.after.
+// fault is something that a storm breaks. inflict does it once, and returns true; or false, if
+// there is nothing to break. What is to be mended later goes to storm.after.
 type fault struct {
 	name    string
 	weight  int
 	inflict func(*storm) bool
 }
 
-// storm breaks things at random while producers and daemons run. Its methods belong to the test's goroutine.
+// storm breaks things at random while producers and daemons run. Its methods belong to the test's
+// goroutine.
 type storm struct {
 	*rig
 	chance    *rand.Rand
@@ -60,7 +61,8 @@ var kinds = []fault{
 	{"redis", 3, (*storm).killRedis},
 }
 
-// rage inflicts faults for d, a pause of 0 to 2·mean between them. It calls look between them, some times a second.
+// rage inflicts faults for d, a pause of 0 to 2·mean between them. It calls look between them, some
+// times a second.
 func (s *storm) rage(d, mean time.Duration, look func()) {
 	s.t.Helper()
 	total := 0
@@ -212,7 +214,8 @@ func (s *storm) flushScripts() bool {
 	return true
 }
 
-// pauseTenant pauses a tenant, or, seldom, all of them, for a while; half of the time until it is resumed.
+// pauseTenant pauses a tenant, or, seldom, all of them, for a while; half of the time until it is
+// resumed.
 func (s *storm) pauseTenant() bool {
 	tenant := s.anyTenant()
 	if s.chance.IntN(10) == 0 {

@@ -11,8 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestFullStoreDrains lets Redis reach its maxmemory with a backlog. Producers are refused; what was accepted goes on to leave, one ticket after the
-// other, also by a daemon that is started only now; and once that has made room, jobs are accepted again.
+// TestFullStoreDrains lets Redis reach its maxmemory with a backlog. Producers are refused; what
+// was accepted goes on to leave, one ticket after the other, also by a daemon that is started only
+// now; and once that has made room, jobs are accepted again.
 func TestFullStoreDrains(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -11,8 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestHostileHandlers runs handlers and commands that do what they should not, two at a time, beside those of a tenant that behaves. None
-// of them passes the bound of its tenant, or hurts anybody else; all end, each with an error that can be read.
+// TestHostileHandlers runs handlers and commands that do what they should not, two at a time,
+// beside those of a tenant that behaves. None of them passes the bound of its tenant, or hurts
+// anybody else; all end, each with an error that can be read.
 func TestHostileHandlers(t *testing.T) {
 	notShort(t)
 	t.Parallel()

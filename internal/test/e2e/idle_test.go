@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestIdleDaemonAsksLittle counts the commands that Redis runs for an idle daemon, those inside scripts too: fewer than
-// 50 a second, however many tenants are known.
+// TestIdleDaemonAsksLittle counts the commands that Redis runs for an idle daemon, those inside
+// scripts too: fewer than 50 a second, however many tenants are known.
 func TestIdleDaemonAsksLittle(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -41,8 +41,8 @@ func TestIdleDaemonAsksLittle(t *testing.T) {
 	}
 }
 
-// know makes tenants number from to below to known, each with a policy of its own: copies of one, since setting that many one by
-// one takes long.
+// know makes tenants number from to below to known, each with a policy of its own: copies of one,
+// since setting that many one by one takes long.
 func (r *rig) know(from, to int) {
 	r.t.Helper()
 	if from == to {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// lean is this test binary, built again when it is first needed: with crash points, and without the race detector, which takes
-// several times the CPU. Processes run it unless they are checked for races, see role.
+// lean is this test binary, built again when it is first needed: with crash points, and without the
+// race detector, which takes several times the CPU. Processes run it unless they are checked for
+// races, see role.
 var lean leanProgram
 
 // leanVar names the file where a run of tests within another one finds it.

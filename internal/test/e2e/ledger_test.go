@@ -9,8 +9,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// ledger knows which accepted jobs have not come to an end, by a history that grows. It holds nothing of those that have, so that it
-// serves for hours. Jobs that end without a handler (dead, cancelled) are looked up in Redis, and their ends written down.
+// ledger knows which accepted jobs have not come to an end, by a history that grows. It holds
+// nothing of those that have, so that it serves for hours. Jobs that end without a handler (dead,
+// cancelled) are looked up in Redis, and their ends written down.
 type ledger struct {
 	rig    *rig
 	reader history.Reader
@@ -41,7 +42,8 @@ func (l *ledger) read() {
 			l.starts++
 		}
 	}
-	// An end may be written before the answer to the offer; see look for one that is written long before.
+	// An end may be written before the answer to the offer; see look for one that is written long
+	// before.
 	for _, e := range h {
 		if e.Kind == history.End && history.Final(e.Outcome) {
 			delete(l.open, name{e.Tenant, e.ID})
@@ -49,7 +51,8 @@ func (l *ledger) read() {
 	}
 }
 
-// look looks up what has been open for longer than d since it was last looked up. While Redis is away it does nothing.
+// look looks up what has been open for longer than d since it was last looked up. While Redis is
+// away it does nothing.
 func (l *ledger) look(d time.Duration) {
 	l.rig.t.Helper()
 	now := history.Now()

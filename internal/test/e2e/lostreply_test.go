@@ -38,7 +38,8 @@ func (r *rig) sprung(what string, trap *faultproxy.Trap) {
 	}
 }
 
-// spoilt are the calls whose answers get lost: how a request is told from others, by our scripts' hashes and asynq's keys.
+// spoilt are the calls whose answers get lost: how a request is told from others, by our scripts'
+// hashes and asynq's keys.
 func spoilt(downstream string) map[string]func([]byte) bool {
 	tickets := "shaper-" + downstream // their asynq queue
 	out := map[string]func([]byte) bool{
@@ -57,8 +58,9 @@ func spoilt(downstream string) map[string]func([]byte) bool {
 	return out
 }
 
-// TestLostReplies breaks the connection of each call of a script, and of asynq, under load: once before the request arrives,
-// once before the answer does. The call is made again, by go-redis or by us; nothing is lost by that or done twice.
+// TestLostReplies breaks the connection of each call of a script, and of asynq, under load: once
+// before the request arrives, once before the answer does. The call is made again, by go-redis or
+// by us; nothing is lost by that or done twice.
 //
 // It runs by itself, as TestCrashPoints does.
 func TestLostReplies(t *testing.T) {
@@ -111,8 +113,8 @@ func TestLostReplies(t *testing.T) {
 	})
 }
 
-// TestOffersAddUp has producers offer more than there is room for, over connections that break all the time: each is told
-// once whether its job is accepted, and what was refused leaves no trace.
+// TestOffersAddUp has producers offer more than there is room for, over connections that break all
+// the time: each is told once whether its job is accepted, and what was refused leaves no trace.
 func TestOffersAddUp(t *testing.T) {
 	t.Parallel()
 	const producers, each, most = 4, 40, 5 // at a time in the bucket

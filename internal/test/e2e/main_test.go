@@ -11,8 +11,8 @@ import (
 // processVar holds the role of a process that a test has started, as JSON.
 const processVar = "JOBSHAPER_E2E_PROCESS"
 
-// storeVar holds the URL of the store that all tests of this run use, each with a downstream of its own. Empty: each test
-// has a server of its own. TestOnACluster sets it.
+// storeVar holds the URL of the store that all tests of this run use, each with a downstream of its
+// own. Empty: each test has a server of its own. TestOnACluster sets it.
 const storeVar = "JOBSHAPER_E2E_REDIS"
 
 func TestMain(m *testing.M) {

@@ -75,8 +75,9 @@ func (r *rig) observe(role role) *observed {
 	return o
 }
 
-// TestBrokenNetwork takes the network between a daemon and Redis away for three seconds, in several ways. Nothing is lost, nothing
-// starts outside its slot meanwhile, and soon after the network is back jobs go on at their rate.
+// TestBrokenNetwork takes the network between a daemon and Redis away for three seconds, in several
+// ways. Nothing is lost, nothing starts outside its slot meanwhile, and soon after the network is
+// back jobs go on at their rate.
 func TestBrokenNetwork(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -139,8 +140,9 @@ func TestBrokenNetwork(t *testing.T) {
 	}
 }
 
-// TestRedisIsTooFar puts Redis 200 ms away, where the tolerance is 20 ms: no answer arrives before its slot is over. No job starts,
-// since none could start in its slot, and none is charged; a line of the log and a metric tell why. With the tolerance raised, all start.
+// TestRedisIsTooFar puts Redis 200 ms away, where the tolerance is 20 ms: no answer arrives before
+// its slot is over. No job starts, since none could start in its slot, and none is charged; a line
+// of the log and a metric tell why. With the tolerance raised, all start.
 func TestRedisIsTooFar(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -204,8 +206,9 @@ func TestScriptsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestRedisForgetsEverything flushes Redis under load. What waited is gone, and an operator is told; the daemon goes on, has
-// its policies set again before it starts anything, and serves what is offered from then on.
+// TestRedisForgetsEverything flushes Redis under load. What waited is gone, and an operator is
+// told; the daemon goes on, has its policies set again before it starts anything, and serves what
+// is offered from then on.
 func TestRedisForgetsEverything(t *testing.T) {
 	t.Parallel()
 	const jobs, again = 40, 8

@@ -14,7 +14,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// operator is whoever calls a downstream from outside: a producer, or an operator at the command line.
+// operator is whoever calls a downstream from outside: a producer, or an operator at the command
+// line.
 type operator struct {
 	rdb    redis.UniversalClient
 	client *shaper.Client
@@ -187,7 +188,8 @@ var operations = map[string]operation{
 	}, nil},
 }
 
-// mending takes a job of a tenant out of the books, and has them mended. The job would be left for ever, were they not.
+// mending takes a job of a tenant out of the books, and has them mended. The job would be left for
+// ever, were they not.
 func mending(tenant string) operation {
 	return operation{func(ctx context.Context, o *operator, n int) error {
 		s := later(tenant, n)

@@ -14,8 +14,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestOrdersOfAnOperator gives a tenant with a backlog one order after the other: pause, resume, ten times the rate, a tenth of it, a bound
-// below its level, be gone. Each holds at once, and none makes a burst.
+// TestOrdersOfAnOperator gives a tenant with a backlog one order after the other: pause, resume,
+// ten times the rate, a tenth of it, a bound below its level, be gone. Each holds at once, and none
+// makes a burst.
 func TestOrdersOfAnOperator(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -31,7 +32,8 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	time.Sleep(time.Second) // ten would start
 	resumed := history.Now()
 	r.must(r.admin.Resume(ctx, "a"))
-	// What was granted before the order is recalled by a message, which takes some of the processes' turns to arrive.
+	// What was granted before the order is recalled by a message, which takes some of the
+	// processes' turns to arrive.
 	still := r.history().Since(paused + int64(shaper.DefaultTolerance+4*r.weather.longest())).Until(resumed).Of(history.Start)
 	if len(still) > 0 {
 		t.Errorf("%d starts while paused, the first %v after the order", len(still), time.Duration(still[0].At-paused))
@@ -59,7 +61,8 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	s.setRate("a", buckets.PerSecond(2))
 	r.offer("a", 1, play{})
 	s.settle()
-	// It is gone, the default rate holds, and its timeline stands: whoever comes back under the name earns no earlier start.
+	// It is gone, the default rate holds, and its timeline stands: whoever comes back under the
+	// name earns no earlier start.
 	gone := history.Event{Kind: history.Set, Tenant: "a", Outcome: shaper.DefaultPolicy().Rate.String()}
 	r.must(r.rec.Record(gone))
 	r.must(r.admin.Remove(ctx, "a"))
@@ -72,8 +75,8 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	t.Log(report)
 }
 
-// TestManyDeadAtOnce requeues 1 000 dead jobs at once, while somebody archives a thousand tickets in asynq and runs them by hand, all
-// together and one by one: every start owns a slot.
+// TestManyDeadAtOnce requeues 1 000 dead jobs at once, while somebody archives a thousand tickets
+// in asynq and runs them by hand, all together and one by one: every start owns a slot.
 func TestManyDeadAtOnce(t *testing.T) {
 	notShort(t)
 	t.Parallel()

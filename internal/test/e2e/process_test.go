@@ -22,7 +22,8 @@ import (
 
 const patience = testenv.Patience
 
-// process is this binary, or lean, started again in a role. Its methods belong to the test's goroutine.
+// process is this binary, or lean, started again in a role. Its methods belong to the test's
+// goroutine.
 type process struct {
 	rig    *rig
 	cmd    *exec.Cmd
@@ -129,7 +130,8 @@ func (p *process) resident() int64 {
 	return 0
 }
 
-// cut writes down that the process has been cut off. Only then does nothing that it starts come after the event.
+// cut writes down that the process has been cut off. Only then does nothing that it starts come
+// after the event.
 func (p *process) cut() {
 	p.rig.must(p.rig.rec.Record(history.Event{Kind: history.Cut, PID: p.pid()}))
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// offering is what a producer does: it offers Jobs jobs at the same instant, each from a goroutine of its own, once it
-// reads a line on stdin; and as many again as soon as each is answered, Rounds times in all.
+// offering is what a producer does: it offers Jobs jobs at the same instant, each from a goroutine
+// of its own, once it reads a line on stdin; and as many again as soon as each is answered, Rounds
+// times in all.
 type offering struct {
 	Tenant string
 	Prefix string // of the jobs' ids

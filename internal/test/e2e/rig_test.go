@@ -22,8 +22,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// rig is what a test needs: a downstream that nobody else uses, a producer's and an operator's view of it, and the history
-// into which the test and all its processes write.
+// rig is what a test needs: a downstream that nobody else uses, a producer's and an operator's view
+// of it, and the history into which the test and all its processes write.
 type rig struct {
 	t      *testing.T
 	server *redistest.Server // nil where the store is not a server of the test's own
@@ -47,7 +47,8 @@ func notShort(t *testing.T) {
 	}
 }
 
-// newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see storeVar.
+// newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see
+// storeVar.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	if url := os.Getenv(storeVar); url != "" {
@@ -91,8 +92,8 @@ func newRigAt(t *testing.T, url string) *rig {
 	return r
 }
 
-// unhurried is a server's URL for whoever is not about to see it go away: on a busy machine a crowd of producers waits longer for an
-// answer than a connection should whose other side may be gone.
+// unhurried is a server's URL for whoever is not about to see it go away: on a busy machine a crowd
+// of producers waits longer for an answer than a connection should whose other side may be gone.
 func unhurried(url string) string {
 	if !strings.HasPrefix(url, "redis://") {
 		return url
@@ -100,7 +101,8 @@ func unhurried(url string) string {
 	return url + "?read_timeout=1m&write_timeout=1m&dial_timeout=1m"
 }
 
-// placed is a role in this rig: at its store, unless the role names another way to it, on its downstream, with its history.
+// placed is a role in this rig: at its store, unless the role names another way to it, on its
+// downstream, with its history.
 func (r *rig) placed(role role) role {
 	role.Redis, role.Downstream, role.History = cmp.Or(role.Redis, r.url), r.name, r.path
 	return role
@@ -142,7 +144,8 @@ func (r *rig) daemon(role role) {
 	r.t.Cleanup(d.stop)
 }
 
-// offer offers n jobs of a tenant at once; all must be accepted. Their ids begin with the tenant's name.
+// offer offers n jobs of a tenant at once; all must be accepted. Their ids begin with the tenant's
+// name.
 func (r *rig) offer(tenant string, n int, p play) {
 	r.t.Helper()
 	specs := make([]shaper.Spec, n)
@@ -183,7 +186,8 @@ func (r *rig) history() history.History {
 	return h
 }
 
-// await waits until the history satisfies a condition, and returns it. what says what is waited for.
+// await waits until the history satisfies a condition, and returns it. what says what is waited
+// for.
 func (r *rig) await(what string, condition func(history.History) bool) history.History {
 	r.t.Helper()
 	seen := -1
@@ -206,7 +210,8 @@ func (r *rig) starts(n int) history.History {
 	return r.await(fmt.Sprintf("%d starts", n), func(h history.History) bool { return len(h.Of(history.Start)) >= n })
 }
 
-// drained waits until every accepted job has ended, in the history and in Redis, and returns the history.
+// drained waits until every accepted job has ended, in the history and in Redis, and returns the
+// history.
 func (r *rig) drained() history.History {
 	r.t.Helper()
 	r.await("every job has ended", func(h history.History) bool { return len(history.Lost(h)) == 0 })
@@ -262,8 +267,9 @@ func refuse(t *testing.T, lists ...[]history.Violation) {
 	}
 }
 
-// perSecond is the rule of a tenant with n starts a second and the default tolerance. A handler reads its clock with its first
-// instruction; a millisecond is for the scheduler of a busy machine, which may stand between the last look at the clock and that.
+// perSecond is the rule of a tenant with n starts a second and the default tolerance. A handler
+// reads its clock with its first instruction; a millisecond is for the scheduler of a busy machine,
+// which may stand between the last look at the clock and that.
 func perSecond(n int64) history.Rule {
 	return history.Rule{Rate: buckets.PerSecond(n), Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond}
 }

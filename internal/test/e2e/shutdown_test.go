@@ -7,8 +7,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/history"
 )
 
-// TestTerminatedDaemonHandsBack: after SIGTERM nothing starts; of fifty jobs that run, those that end within the grace are done; the
-// other half goes back without being charged for it, and runs elsewhere.
+// TestTerminatedDaemonHandsBack: after SIGTERM nothing starts; of fifty jobs that run, those that
+// end within the grace are done; the other half goes back without being charged for it, and runs
+// elsewhere.
 func TestTerminatedDaemonHandsBack(t *testing.T) {
 	notShort(t)
 	t.Parallel()

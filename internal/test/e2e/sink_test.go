@@ -10,7 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/history"
 )
 
-// sink is a fragile downstream: it writes down each request when it arrives, in a history of its own.
+// sink is a fragile downstream: it writes down each request when it arrives, in a history of its
+// own.
 type sink struct {
 	url string
 
@@ -49,8 +50,9 @@ func (s *sink) history() history.History {
 	return append(history.History(nil), s.seen...)
 }
 
-// atSink is what a sink may see of a tenant with rule r: a request is under way for a few ms until the sink reads its clock, and
-// longer on a machine that keeps processes waiting, since a dozen goroutines have a part in it.
+// atSink is what a sink may see of a tenant with rule r: a request is under way for a few ms until
+// the sink reads its clock, and longer on a machine that keeps processes waiting, since a dozen
+// goroutines have a part in it.
 func (r *rig) atSink(rule history.Rule) history.Rule {
 	rule.Slack += 5*time.Millisecond + r.weather.longest()
 	return rule

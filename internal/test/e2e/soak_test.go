@@ -43,9 +43,10 @@ var soakMix = mix{
 // soakCap is how many jobs of a tenant are in flight at most in a soak.
 const soakCap = 10
 
-// TestSoak breaks everything at random, for 8 s in `make test`, and for as long as one likes in `make soak FOR=1h SEED=7`: daemons
-// and producers are killed, stopped and terminated, Redis is killed and forgets its scripts, tenants are paused and change their rates,
-// jobs fail, panic, hang and are cancelled. Afterwards everything that was promised is checked over the whole history.
+// TestSoak breaks everything at random, for 8 s in `make test`, and for as long as one likes in
+// `make soak FOR=1h SEED=7`: daemons and producers are killed, stopped and terminated, Redis is
+// killed and forgets its scripts, tenants are paused and change their rates, jobs fail, panic, hang
+// and are cancelled. Afterwards everything that was promised is checked over the whole history.
 func TestSoak(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -165,8 +166,8 @@ func (s *storm) tidy() {
 	s.t.Errorf("left in Redis: %s", strings.Join(left, "; "))
 }
 
-// conserved fails the test unless each accepted job was counted as ended once: a report that counted twice, or a job that vanished,
-// would upset the sum.
+// conserved fails the test unless each accepted job was counted as ended once: a report that
+// counted twice, or a job that vanished, would upset the sum.
 func (s *storm) conserved() {
 	s.t.Helper()
 	all, err := s.admin.Tenants(context.Background())
@@ -185,7 +186,8 @@ type sampler struct {
 	over []string
 }
 
-// sample looks at all tenants, in one script. New arrivals find room in the depth, and what comes back was in flight.
+// sample looks at all tenants, in one script. New arrivals find room in the depth, and what comes
+// back was in flight.
 func (l *sampler) sample(r *rig) {
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
@@ -202,8 +204,9 @@ func (l *sampler) sample(r *rig) {
 	}
 }
 
-// leftovers returns what is in Redis and should not be, once all jobs have ended: keys that stay for ever besides policies, a departure log, dead jobs,
-// and what asynq has of workers that were killed lately (its own recoverer clears that within some minutes).
+// leftovers returns what is in Redis and should not be, once all jobs have ended: keys that stay
+// for ever besides policies, a departure log, dead jobs, and what asynq has of workers that were
+// killed lately (its own recoverer clears that within some minutes).
 func leftovers(r *rig) (out []string) {
 	r.t.Helper()
 	ctx := context.Background()

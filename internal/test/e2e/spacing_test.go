@@ -11,8 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestSixtyAtOnce offers 60 jobs at once to a tenant with 10/s, and looks at what the handlers and the downstream see. Unless a
-// daemon is killed meanwhile, it is exactly 59 intervals from the first slot to the last.
+// TestSixtyAtOnce offers 60 jobs at once to a tenant with 10/s, and looks at what the handlers and
+// the downstream see. Unless a daemon is killed meanwhile, it is exactly 59 intervals from the
+// first slot to the last.
 func TestSixtyAtOnce(t *testing.T) {
 	notShort(t)
 	for _, tc := range []struct {
@@ -52,7 +53,8 @@ func TestSixtyAtOnce(t *testing.T) {
 	}
 }
 
-// onSchedule fails the test unless a tenant's slots follow each other without a break. A stall of the machine excuses one.
+// onSchedule fails the test unless a tenant's slots follow each other without a break. A stall of
+// the machine excuses one.
 func (r *rig) onSchedule(h history.History, tenant string, rule history.Rule) {
 	r.t.Helper()
 	late := missed(h, tenant, rule)
@@ -62,7 +64,8 @@ func (r *rig) onSchedule(h history.History, tenant string, rule history.Rule) {
 	r.refuse(late)
 }
 
-// missed finds where the next slot of a tenant with a backlog was more than an interval away, since nobody came to an earlier one.
+// missed finds where the next slot of a tenant with a backlog was more than an interval away, since
+// nobody came to an earlier one.
 func missed(h history.History, tenant string, rule history.Rule) (out []history.Violation) {
 	starts := h.Of(history.Start).Tenant(tenant)
 	slices.SortFunc(starts, func(a, b history.Event) int { return cmp.Compare(a.Slot, b.Slot) })
@@ -76,7 +79,8 @@ func missed(h history.History, tenant string, rule history.Rule) (out []history.
 	return out
 }
 
-// TestSpacingHolds disturbs the draining of a backlog at 10/s. Whatever happens, starts keep their distance, and nothing is made up for.
+// TestSpacingHolds disturbs the draining of a backlog at 10/s. Whatever happens, starts keep their
+// distance, and nothing is made up for.
 func TestSpacingHolds(t *testing.T) {
 	notShort(t)
 	const stall = 2 * time.Second
@@ -142,7 +146,8 @@ func TestSpacingHolds(t *testing.T) {
 			}
 			r := rigged(t)
 			r.tenant("a", rate(10))
-			// With a lead of nearly an interval a worker holds a slot most of the time, so that whatever happens hits one.
+			// With a lead of nearly an interval a worker holds a slot most of the time, so that
+			// whatever happens hits one.
 			r.downstream(shaper.DownstreamPolicy{Lead: 90 * time.Millisecond})
 			tc.disturb(r, tc.jobs)
 			h := r.drained()
@@ -154,8 +159,9 @@ func TestSpacingHolds(t *testing.T) {
 	}
 }
 
-// TestRatesAreKept: by their slots, backlogs take exactly as long as their rates say, also where an interval is no whole number of
-// microseconds, and where it is shorter than the tolerance and the lead.
+// TestRatesAreKept: by their slots, backlogs take exactly as long as their rates say, also where an
+// interval is no whole number of microseconds, and where it is shorter than the tolerance and the
+// lead.
 func TestRatesAreKept(t *testing.T) {
 	notShort(t)
 	for _, tc := range []struct {
@@ -202,7 +208,8 @@ func TestRateChangesReachTheBacklog(t *testing.T) {
 	h := r.drained()
 
 	r.refuse(history.Spacing(h, perSecond(20)), history.OnTime(h, perSecond(2)), history.Accounts(h))
-	// Between two changes the rate holds from the first start on, whose slot may have been granted before.
+	// Between two changes the rate holds from the first start on, whose slot may have been granted
+	// before.
 	slow, fast := h.Since(begun).Until(faster), h.Since(faster)
 	r.refuse(history.Slots(slow, perSecond(2)), history.Spacing(slow, perSecond(2)), history.Windows(slow, perSecond(2)))
 	r.refuse(history.Slots(fast, perSecond(20)), history.Spacing(fast, perSecond(20)), history.Windows(fast, perSecond(20)))

@@ -12,8 +12,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// stalls are the times in which this machine kept a process from running that wanted to, since watch was called. Some promises are
-// exact only where workers come to their slots in time: a slot that was missed is gone, by design.
+// stalls are the times in which this machine kept a process from running that wanted to, since
+// watch was called. Some promises are exact only where workers come to their slots in time: a slot
+// that was missed is gone, by design.
 type stalls struct {
 	begun int64 // by the history's clock
 	clock *stallClock
@@ -25,7 +26,8 @@ type stall struct {
 	d     time.Duration
 }
 
-// stallClock measures stalls. All tests of this process share one, since it wakes a thousand times a second.
+// stallClock measures stalls. All tests of this process share one, since it wakes a thousand times
+// a second.
 type stallClock struct {
 	mu    sync.Mutex // guards what follows
 	list  []stall    // those that matter, in order
@@ -102,12 +104,14 @@ func (s *stalls) longest() time.Duration {
 	return most
 }
 
-// calm tells whether the machine let everybody run within half the time that the tests' tolerance and lead leave.
+// calm tells whether the machine let everybody run within half the time that the tests' tolerance
+// and lead leave.
 func (s *stalls) calm() bool { return s.longest() < 8*time.Millisecond }
 
-// cost is how many slots of a tenant with that interval the stalls may have cost: each makes workers miss the slots that fall into it, and one
-// more on each side. Other processes had stalls of their own, so it counts thrice. It is zero on a calm machine, and on a hopeless one beyond
-// all bounds.
+// cost is how many slots of a tenant with that interval the stalls may have cost: each makes
+// workers miss the slots that fall into it, and one more on each side. Other processes had stalls
+// of their own, so it counts thrice. It is zero on a calm machine, and on a hopeless one beyond all
+// bounds.
 func (s *stalls) cost(interval time.Duration) (slots float64) {
 	for _, e := range s.all() {
 		if e.d >= 8*time.Millisecond {
@@ -120,12 +124,14 @@ func (s *stalls) cost(interval time.Duration) (slots float64) {
 // excusable are the checks that are about the moment of a start. "missed slot" is that of missed.
 var excusable = []string{"spacing", "windows", "on time", "missed slot"}
 
-// excuse takes those violations out that are about the moment of a start, by up to the lateness of some ms that a stall at that
-// time makes: between a worker's last look at the clock and the handler's first instruction the machine may keep it waiting, and nobody
-// promises anything about that. Slots are exact, whatever the machine does, and no stall makes a start early.
+// excuse takes those violations out that are about the moment of a start, by up to the lateness of
+// some ms that a stall at that time makes: between a worker's last look at the clock and the
+// handler's first instruction the machine may keep it waiting, and nobody promises anything about
+// that. Slots are exact, whatever the machine does, and no stall makes a start early.
 //
-// A long stall excuses, too, that a job starts again which was done: its process was killed before it could say so, later than
-// history.ReportWithin allows. That is found out when the lease is over.
+// A long stall excuses, too, that a job starts again which was done: its process was killed before
+// it could say so, later than history.ReportWithin allows. That is found out when the lease is
+// over.
 func (s *stalls) excuse(l []history.Violation) (rest []history.Violation) {
 	const around = time.Second
 	for _, v := range l {
@@ -160,8 +166,8 @@ func (s *stalls) share() float64 {
 	return float64(sum) / float64(max(history.Now()-s.begun, 1))
 }
 
-// refuse fails the test for violations that the machine does not explain. It lets no more than one in a hundred starts pass, and as
-// large a part of them as the stalls had of the time.
+// refuse fails the test for violations that the machine does not explain. It lets no more than one
+// in a hundred starts pass, and as large a part of them as the stalls had of the time.
 func (s *stalls) refuse(t *testing.T, starts int, lists ...[]history.Violation) {
 	t.Helper()
 	all := slices.Concat(lists...)

@@ -14,8 +14,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestKillStorm kills a process every 1.5 s for 12 s, a scheduler or a worker or both in one, and Redis once. There is a backlog all the
-// time: nothing is lost, and nothing but the killed is slower. The soak does as much for as long as one likes.
+// TestKillStorm kills a process every 1.5 s for 12 s, a scheduler or a worker or both in one, and
+// Redis once. There is a backlog all the time: nothing is lost, and nothing but the killed is
+// slower. The soak does as much for as long as one likes.
 func TestKillStorm(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -62,9 +63,10 @@ func TestKillStorm(t *testing.T) {
 	}
 }
 
-// TestStopStorm stops a process every 1.5 s for 3 s, which is longer than a lease. Workers hold slots that have not come, so that
-// many a stop falls between grant and start; half of the handlers do not heed the end of their lease, so that their late reports
-// must be refused. It goes on until both have happened.
+// TestStopStorm stops a process every 1.5 s for 3 s, which is longer than a lease. Workers hold
+// slots that have not come, so that many a stop falls between grant and start; half of the handlers
+// do not heed the end of their lease, so that their late reports must be refused. It goes on until
+// both have happened.
 func TestStopStorm(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -149,8 +151,8 @@ func (s *storm) held() (n int) {
 	return n
 }
 
-// TestRateIsKeptUnderRetries: ten tenants, of whose jobs every twentieth fails, three workers and two schedulers. By their slots, all are
-// as fast as their rates.
+// TestRateIsKeptUnderRetries: ten tenants, of whose jobs every twentieth fails, three workers and
+// two schedulers. By their slots, all are as fast as their rates.
 func TestRateIsKeptUnderRetries(t *testing.T) {
 	notShort(t)
 	const tenants, jobs, perSec = 10, 120, 20
@@ -189,8 +191,9 @@ func TestRateIsKeptUnderRetries(t *testing.T) {
 	}
 }
 
-// TestManyRatesAtOnce drains backlogs of tenants whose rates are far apart, and odd, by the same workers. Slower ones would take long: a tenant
-// first waits an interval, counted from the start of Redis.
+// TestManyRatesAtOnce drains backlogs of tenants whose rates are far apart, and odd, by the same
+// workers. Slower ones would take long: a tenant first waits an interval, counted from the start of
+// Redis.
 func TestManyRatesAtOnce(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -251,8 +254,8 @@ func (s *storm) backlog(tenant string, n int64, jobs int, p play) {
 	s.offer(tenant, jobs, p)
 }
 
-// kept is the part of the tenants' rates that was kept between two instants, by slots. It asks for a backlog all that time, and takes
-// a tenant whose backlog was used up for one that kept its rate.
+// kept is the part of the tenants' rates that was kept between two instants, by slots. It asks for
+// a backlog all that time, and takes a tenant whose backlog was used up for one that kept its rate.
 func (s *storm) kept(from, until int64) float64 {
 	h := s.history()
 	var got, want float64

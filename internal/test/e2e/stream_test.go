@@ -16,7 +16,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// stream is what a producer does that offers jobs all the time: to each tenant so many, evenly, of the kinds in mix.
+// stream is what a producer does that offers jobs all the time: to each tenant so many, evenly, of
+// the kinds in mix.
 type stream struct {
 	Rates map[string]buckets.Rate
 	Seed  uint64
@@ -74,7 +75,8 @@ func (r role) pour(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// offerUntilAnswered offers a job again under the same id while it is unknown whether it was accepted, until ctx ends.
+// offerUntilAnswered offers a job again under the same id while it is unknown whether it was
+// accepted, until ctx ends.
 func offerUntilAnswered(ctx context.Context, client *shaper.Client, rec *history.Recorder, s shaper.Spec) error {
 	e := history.Event{Kind: history.Offer, Tenant: s.Tenant, ID: s.ID}
 	if err := rec.Record(e); err != nil {

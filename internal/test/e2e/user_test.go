@@ -7,14 +7,16 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// asTheLeastUser are tests of the main job that do nothing but what producers, daemons and operators do.
+// asTheLeastUser are tests of the main job that do nothing but what producers, daemons and
+// operators do.
 var asTheLeastUser = []string{
 	"TestTheBoundHolds", "TestRetriesAreSpaced", "TestDeadJobsComeBackSpaced", "TestThrottledWaits",
 	"TestSameIDIsOneJob", "TestCancelledJobs", "TestExpiredJobs",
 }
 
-// TestAsTheLeastUser runs tests of this package again, as the user of deploy/users.acl. That one is refused nothing meanwhile: some
-// refusals would not show otherwise, as what a script tries in a pcall.
+// TestAsTheLeastUser runs tests of this package again, as the user of deploy/users.acl. That one is
+// refused nothing meanwhile: some refusals would not show otherwise, as what a script tries in a
+// pcall.
 func TestAsTheLeastUser(t *testing.T) {
 	notShort(t)
 	t.Parallel() // none of them is about milliseconds

@@ -22,8 +22,9 @@ func (r *rig) verified() verify.Findings {
 	return v
 }
 
-// TestVerify drains a backlog of jobs that fail at first, with chains, a pause, a changed rate and a daemon that is killed. The
-// departure log says of each start what its handler wrote down, and by it all promises held. Then it is forged: each forgery is named.
+// TestVerify drains a backlog of jobs that fail at first, with chains, a pause, a changed rate and
+// a daemon that is killed. The departure log says of each start what its handler wrote down, and by
+// it all promises held. Then it is forged: each forgery is named.
 func TestVerify(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -136,7 +137,8 @@ func (r *rig) sameAsLogged(h history.History) {
 			continue // its process was killed
 		}
 		ends++
-		// The handler read the wall clock after the worker looked at its own, and Redis is on the same machine.
+		// The handler read the wall clock after the worker looked at its own, and Redis is on the
+		// same machine.
 		if late := e.Wall - e.Slot; !l.began || l.late.Microseconds() > late+1000 {
 			r.t.Errorf("%+v began %d µs after its slot, and %+v by the log", s, late, *l)
 		}

@@ -113,7 +113,8 @@ func (c *conn) answer(b []byte) bool {
 	return err == nil
 }
 
-// wait waits as long as the bytes are on their way. False: they never arrive, since the connection has ended.
+// wait waits as long as the bytes are on their way. False: they never arrive, since the connection
+// has ended.
 func (c *conn) wait() bool {
 	c.proxy.mu.Lock()
 	flows, latency := c.proxy.flows, c.proxy.latency

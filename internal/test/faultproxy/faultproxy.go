@@ -1,8 +1,8 @@
-// Package faultproxy is a network that fails as a test asks it to: a TCP proxy that cuts, refuses, delays, swallows and holds back.
-// It is for tests only.
+// Package faultproxy is a network that fails as a test asks it to: a TCP proxy that cuts, refuses,
+// delays, swallows and holds back. It is for tests only.
 //
-// It knows nothing of the protocol, except that a client waits for an answer before it sends its next request: what a connection
-// sent since the server last spoke is a request.
+// It knows nothing of the protocol, except that a client waits for an answer before it sends its
+// next request: what a connection sent since the server last spoke is a request.
 package faultproxy
 
 import (
@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Proxy stands before one server. Its methods are safe for concurrent use. Close ends all its goroutines and waits for them.
+// Proxy stands before one server. Its methods are safe for concurrent use. Close ends all its
+// goroutines and waits for them.
 type Proxy struct {
 	target, addr string
 	running      sync.WaitGroup
@@ -34,7 +35,8 @@ func Start(target string) (*Proxy, error) {
 	p := &Proxy{target: target, conns: map[*conn]bool{}, flows: make(chan struct{})}
 	close(p.flows)
 	var err error
-	// Below the ports that the system gives to outgoing connections: while Refuse holds, a client's own dial could take the port.
+	// Below the ports that the system gives to outgoing connections: while Refuse holds, a client's
+	// own dial could take the port.
 	for range 100 {
 		p.addr = fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
 		if err = p.Accept(); err == nil {
@@ -89,16 +91,17 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Sever makes all connections half open: the server's side is closed, and the client hears nothing any more, not even that.
-// New connections work.
+// Sever makes all connections half open: the server's side is closed, and the client hears nothing
+// any more, not even that. New connections work.
 func (p *Proxy) Sever() {
 	for _, c := range p.all() {
 		c.sever()
 	}
 }
 
-// Stall makes a black hole: connections stay, new ones are accepted, and nothing gets through, until Flow. Then what was sent
-// meanwhile arrives, as TCP has it, whether its sender still waits for an answer or not.
+// Stall makes a black hole: connections stay, new ones are accepted, and nothing gets through,
+// until Flow. Then what was sent meanwhile arrives, as TCP has it, whether its sender still waits
+// for an answer or not.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,11 +164,12 @@ func Containing(part string) func([]byte) bool {
 	return func(request []byte) bool { return bytes.Contains(request, []byte(part)) }
 }
 
-// Swallow lets the next request that matches reach the server, drops the answer, and closes the connection. matches
-// sees a request as it grows, and is called for one request at a time.
+// Swallow lets the next request that matches reach the server, drops the answer, and closes the
+// connection. matches sees a request as it grows, and is called for one request at a time.
 func (p *Proxy) Swallow(matches func(request []byte) bool) *Trap { return p.trap(matches, true) }
 
-// CutBefore closes the connection of the next request that matches before the server has the whole of it.
+// CutBefore closes the connection of the next request that matches before the server has the whole
+// of it.
 func (p *Proxy) CutBefore(matches func(request []byte) bool) *Trap { return p.trap(matches, false) }
 
 func (p *Proxy) trap(matches func([]byte) bool, deliver bool) *Trap {

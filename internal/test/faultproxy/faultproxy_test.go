@@ -144,8 +144,8 @@ func TestCutAndRefuse(t *testing.T) {
 	c.hears("three")
 }
 
-// TestSwallow: the request arrives, its answer does not, and the next one is as ever. Where the request is longer than what is
-// read at a time, it is found all the same.
+// TestSwallow: the request arrives, its answer does not, and the next one is as ever. Where the
+// request is longer than what is read at a time, it is found all the same.
 func TestSwallow(t *testing.T) {
 	e, p := start(t)
 	pad := strings.Repeat("x", 64<<10-4)

@@ -1,4 +1,5 @@
-// Package golden has the form of the exact vectors of the algorithms, for the tests of those who answer by them.
+// Package golden has the form of the exact vectors of the algorithms, for the tests of those who
+// answer by them.
 package golden
 
 // Vector is one case of buckets/testdata/vectors.json; generate.py beside it made them and

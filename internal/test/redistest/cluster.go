@@ -41,8 +41,9 @@ func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	return c
 }
 
-// join makes a cluster of the nodes. Meanwhile they take each other for gone within a second: for as long as that, up to 5 s, a
-// node that has seen no majority does not serve, and half as long they leave each other without news.
+// join makes a cluster of the nodes. Meanwhile they take each other for gone within a second: for
+// as long as that, up to 5 s, a node that has seen no majority does not serve, and half as long
+// they leave each other without news.
 func (c *Cluster) join() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -161,14 +162,16 @@ func (c *Cluster) ReplicaOf(node *Server) *Server {
 	return found
 }
 
-// Failover makes a replica the primary at once, without asking the others (CLUSTER FAILOVER TAKEOVER).
+// Failover makes a replica the primary at once, without asking the others (CLUSTER FAILOVER
+// TAKEOVER).
 func (c *Cluster) Failover(replica *Server) {
 	c.t.Helper()
 	c.do(replica.Client(), "CLUSTER", "FAILOVER", "TAKEOVER")
 }
 
-// Move moves the slot of a key to another primary while the cluster is in use, as redis-cli --cluster reshard does. during is called
-// three times while the slot is on its way: when none, some, and all of its keys have moved.
+// Move moves the slot of a key to another primary while the cluster is in use, as redis-cli
+// --cluster reshard does. during is called three times while the slot is on its way: when none,
+// some, and all of its keys have moved.
 func (c *Cluster) Move(key string, to *Server, during func(moved string)) {
 	c.t.Helper()
 	ctx := c.t.Context()

@@ -9,8 +9,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// forgiven is a go-redis client whose server went away: it looks for it once a second, and notices up to a second late that
-// it has been closed.
+// forgiven is a go-redis client whose server went away: it looks for it once a second, and notices
+// up to a second late that it has been closed.
 var forgiven = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 
 // VerifyTestMain is a TestMain that runs the tests and then fails if they have left
@@ -19,7 +19,8 @@ var forgiven = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/p
 //	func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 func VerifyTestMain(m *testing.M) { os.Exit(Run(m)) }
 
-// Run is VerifyTestMain for a TestMain that has something to do afterwards. It returns the exit code.
+// Run is VerifyTestMain for a TestMain that has something to do afterwards. It returns the exit
+// code.
 func Run(m *testing.M) int { return testenv.Run(m, forgiven) }
 
 // VerifyNone fails the test if goroutines are left, besides those that opts forgive.

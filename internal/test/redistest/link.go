@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Link is a way to a server that a test can stall: connections through it stay open, and what is sent waits in it. It ends
-// with the test. Its methods may be called from any goroutine.
+// Link is a way to a server that a test can stall: connections through it stay open, and what is
+// sent waits in it. It ends with the test. Its methods may be called from any goroutine.
 type Link struct {
 	to       string
 	listener net.Listener
@@ -45,7 +45,8 @@ func (l *Link) Stall() {
 	l.stalled = true
 }
 
-// Close ends the link; what waits in it is lost. It waits for its goroutines and may be called twice.
+// Close ends the link; what waits in it is lost. It waits for its goroutines and may be called
+// twice.
 func (l *Link) Close() {
 	l.mu.Lock()
 	l.closed = true

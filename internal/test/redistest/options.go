@@ -21,12 +21,13 @@ type config struct {
 // Kill and Restart.
 func AOF() Option { return func(c *config) { c.aof = true } }
 
-// FailsOver is an option of a cluster that a test breaks: a node that is silent for 3 s is replaced, and not only after 15 s.
+// FailsOver is an option of a cluster that a test breaks: a node that is silent for 3 s is
+// replaced, and not only after 15 s.
 func FailsOver() Option { return Args("--cluster-node-timeout", "3000") }
 
-// Acknowledged is an option of a Redis with an append-only file: killed, it comes back with all that it had acknowledged. With
-// appendfsync everysec it does so only while the disk is fast: while the system still syncs the file, Redis answers before it
-// writes, for up to two seconds.
+// Acknowledged is an option of a Redis with an append-only file: killed, it comes back with all
+// that it had acknowledged. With appendfsync everysec it does so only while the disk is fast: while
+// the system still syncs the file, Redis answers before it writes, for up to two seconds.
 func Acknowledged() Option { return Args("--appendfsync", "no") }
 
 // Password lets the server ask for a password.

@@ -114,12 +114,14 @@ func (s *Sentinel) Master() *Server {
 	return nil
 }
 
-// Failover has the sentinels choose another master at once, with the old one alive, and returns when they have begun.
+// Failover has the sentinels choose another master at once, with the old one alive, and returns
+// when they have begun.
 func (s *Sentinel) Failover() {
 	s.t.Helper()
 	client := redis.NewSentinelClient(clientOptions(s.Sentinels[0].Addr(), ""))
 	defer client.Close()
-	// A sentinel that has heard of no replica fit for it, or is busy with another failover, refuses for now.
+	// A sentinel that has heard of no replica fit for it, or is busy with another failover, refuses
+	// for now.
 	eventually(s.t, "a failover by hand", func() error { return client.Failover(s.t.Context(), MasterName).Err() })
 }
 

@@ -1,4 +1,5 @@
-// Package sabotage breaks scripts on purpose, to show that tests would notice. Nothing but builds with the tag sabotage imports it.
+// Package sabotage breaks scripts on purpose, to show that tests would notice. Nothing but builds
+// with the tag sabotage imports it.
 package sabotage
 
 import (
@@ -36,7 +37,8 @@ func Breaks() []Break {
 	return all
 }
 
-// Apply makes the break in the source of a script's file. It panics where the text does not stand there exactly once.
+// Apply makes the break in the source of a script's file. It panics where the text does not stand
+// there exactly once.
 func (b Break) Apply(src []byte) []byte {
 	if n := strings.Count(string(src), b.Text); n != 1 {
 		panic(fmt.Sprintf("sabotage %s: its text stands %d times in %s.lua, want once", b.Name, n, b.File))
@@ -44,8 +46,8 @@ func (b Break) Apply(src []byte) []byte {
 	return []byte(strings.Replace(string(src), b.Text, b.Broken, 1))
 }
 
-// Script returns the source of FILE.lua with the break of the environment, if it is in that file. It panics at a break that there
-// is not, for then the tests would show nothing.
+// Script returns the source of FILE.lua with the break of the environment, if it is in that file.
+// It panics at a break that there is not, for then the tests would show nothing.
 func Script(file string, src []byte) []byte {
 	name, known := os.Getenv(Variable), false
 	for _, b := range Breaks() {

@@ -1,12 +1,13 @@
-// Testcount runs `go test` with the arguments that it is given, prints what that prints, and ends with a line that says how many tests
-// ran, subtests included:
+// Testcount runs `go test` with the arguments that it is given, prints what that prints, and ends
+// with a line that says how many tests ran, subtests included:
 //
 //	go run ./internal/test/testcount -race ./...
 //	…
 //	1234 passed, 0 failed, 5 skipped
 //
-// Before that line stands why tests were skipped. A package that does not compile, or ends before its tests do, counts as a
-// failed test. -in DIR, as the first argument, tests the module in DIR. The exit code is 0 if nothing failed.
+// Before that line stands why tests were skipped. A package that does not compile, or ends before
+// its tests do, counts as a failed test. -in DIR, as the first argument, tests the module in DIR.
+// The exit code is 0 if nothing failed.
 package main
 
 import (
@@ -22,7 +23,8 @@ import (
 	"strings"
 )
 
-// tallyVar names a file to which the numbers are added as well, as a line "PASSED FAILED SKIPPED", for whoever runs testcount twice.
+// tallyVar names a file to which the numbers are added as well, as a line "PASSED FAILED SKIPPED",
+// for whoever runs testcount twice.
 const tallyVar = "JOBSHAPER_TALLY"
 
 func main() {
@@ -163,7 +165,8 @@ func (c *count) ended(p *tested, e event) {
 	}
 }
 
-// packageEnded prints of a package that passed its line, and of one that failed all that failed tests said.
+// packageEnded prints of a package that passed its line, and of one that failed all that failed
+// tests said.
 func (c *count) packageEnded(p *tested, e event) {
 	own := p.said[""]
 	delete(p.said, "")

@@ -56,7 +56,8 @@ func TestNever(t *testing.T) {}
 	"none/a.go":        "package none\n",
 }
 
-// TestCount counts a real run of go test. Each way to fail is counted, printed, and the exit code tells of it.
+// TestCount counts a real run of go test. Each way to fail is counted, printed, and the exit code
+// tells of it.
 func TestCount(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range module {

@@ -12,12 +12,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Patience bounds every wait of a test for what must happen. Only a broken system reaches it, on a machine, too, that
-// gives a test a fifth of a core. A test that needs to be told of a failure sooner is about something else.
+// Patience bounds every wait of a test for what must happen. Only a broken system reaches it, on a
+// machine, too, that gives a test a fifth of a core. A test that needs to be told of a failure
+// sooner is about something else.
 const Patience = time.Minute
 
-// leaks looks for goroutines that are left until there are none. goleak by itself looks for half a second, which a
-// busy machine may take to end one.
+// leaks looks for goroutines that are left until there are none. goleak by itself looks for half a
+// second, which a busy machine may take to end one.
 func leaks(opts []goleak.Option) (err error) {
 	for begun := time.Now(); time.Since(begun) < Patience/4; {
 		if err = goleak.Find(opts...); err == nil {
@@ -35,8 +36,8 @@ func NoLeaks(t testing.TB, opts ...goleak.Option) {
 	}
 }
 
-// Abreast lets n tests for each core run in parallel, unless -parallel says how many, for a package whose tests wait most of their time.
-// A TestMain calls it first.
+// Abreast lets n tests for each core run in parallel, unless -parallel says how many, for a package
+// whose tests wait most of their time. A TestMain calls it first.
 func Abreast(n int) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
@@ -44,7 +45,8 @@ func Abreast(n int) {
 	}
 }
 
-// Main is a TestMain that runs the tests, and then fails if they have left goroutines behind, besides those that opts forgive.
+// Main is a TestMain that runs the tests, and then fails if they have left goroutines behind,
+// besides those that opts forgive.
 func Main(m *testing.M, opts ...goleak.Option) { os.Exit(Run(m, opts...)) }
 
 // Run is Main for a TestMain that has something to do afterwards. It returns the exit code.

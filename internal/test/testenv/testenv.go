@@ -1,5 +1,5 @@
-// Package testenv says what a test may count on: which programs of the machine, and how much of its time; and it sees to
-// it that a test leaves no goroutine behind.
+// Package testenv says what a test may count on: which programs of the machine, and how much of its
+// time; and it sees to it that a test leaves no goroutine behind.
 //
 // A test that needs a program skips on a laptop without it, and fails where the
 // environment promises the program: JOBSHAPER_REQUIRE=redis,ffmpeg in CI. So a
@@ -30,8 +30,8 @@ var programs = map[string][]string{
 	"chromium": {"chromium", "chromium-browser", "google-chrome", "chrome"},
 }
 
-// Need returns the path of the program called name, one of those above. Without it on PATH the test is skipped, or fails if RequireVar
-// lists the name. Call it from the test's own goroutine.
+// Need returns the path of the program called name, one of those above. Without it on PATH the test
+// is skipped, or fails if RequireVar lists the name. Call it from the test's own goroutine.
 func Need(t testing.TB, name string) string {
 	t.Helper()
 	path, err := Find(name)

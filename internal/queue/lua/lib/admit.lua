@@ -1,7 +1,9 @@
--- admit: the admission checks of a downstream, asked on the way into a bucket. buckets.LuaFunctions stands before it.
+-- admit: the admission checks of a downstream, asked on the way into a bucket. buckets.LuaFunctions
+-- stands before it.
 --
--- The downstream's field `admit` has a line a rule, fields parted by tabs (written by admission.go):
---   name, scope ("tenant" or "downstream"), text for people, algorithm, and the arguments of its function for one request
+-- The downstream's field `admit` has a line a rule, fields parted by tabs (written by
+-- admission.go): name, scope ("tenant" or "downstream"), text for people, algorithm, and the
+-- arguments of its function for one request
 
 -- include base algorithms
 
@@ -21,9 +23,10 @@ local function admission(ds, T)
   return rules
 end
 
--- consult asks every rule whether one more job may come, and takes it from all of them if `take`, which is only right
--- after they have been asked without and all agreed. Returns whether all agree, and what each says, then the rules
--- themselves: the client needs them to read it. Without rules it returns nothing to read.
+-- consult asks every rule whether one more job may come, and takes it from all of them if `take`,
+-- which is only right after they have been asked without and all agreed. Returns whether all agree,
+-- and what each says, then the rules themselves: the client needs them to read it. Without rules it
+-- returns nothing to read.
 local function consult(ds, rules, now, take)
   local all, says = true, {}
   for i, r in ipairs(rules) do

@@ -6,7 +6,8 @@
 --   KEYS[2]  not read: see Queue.Keys
 --   ARGV[1]  the instant in µs since the epoch that a test pretends, or "0" for Redis' own clock
 --
--- Lua's numbers are doubles: µs since the epoch fit, but `..` and tostring cut them to 14 digits. int() does not.
+-- Lua's numbers are doubles: µs since the epoch fit, but `..` and tostring cut them to 14 digits.
+-- int() does not.
 local P = KEYS[1]
 local call = redis.call
 

@@ -2,8 +2,9 @@
 
 -- include base log
 
--- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first write of a
--- script, and only where it may need memory. For what drains the queue; enqueue must not call it.
+-- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first
+-- write of a script, and only where it may need memory. For what drains the queue; enqueue must not
+-- call it.
 local function allow_oom() call('DEL', P .. '-') end
 
 -- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).

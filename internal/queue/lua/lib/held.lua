@@ -1,4 +1,5 @@
--- held: whether a job is in the book that its state names. That of one that was never out is not said by its state.
+-- held: whether a job is in the book that its state names. That of one that was never out is not
+-- said by its state.
 
 -- include base
 

@@ -49,8 +49,8 @@ local function header(body)
   return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
 end
 
--- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals outlive its tenants. The two that happen
--- most travel with the hashes, which are written anyway.
+-- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals
+-- outlive its tenants. The two that happen most travel with the hashes, which are written anyway.
 local function count(ds, t, what)
   if what == 'started' or what == 'done' then
     add(ds, what, 1)
@@ -61,15 +61,16 @@ local function count(ds, t, what)
   end
 end
 
--- began counts the start that a job was granted: it began, or nobody can say that it did not. Once a start.
+-- began counts the start that a job was granted: it began, or nobody can say that it did not. Once
+-- a start.
 local function began(ds, t, j)
   if not j.granted then return end
   j.granted = nil
   count(ds, t, 'started')
 end
 
--- called_off: the start that a job was granted never happens, so the next one has its number. One that is counted already, as a
--- version before this did it at the grant, is forgiven.
+-- called_off: the start that a job was granted never happens, so the next one has its number. One
+-- that is counted already, as a version before this did it at the grant, is forgiven.
 local function called_off(j)
   if j.granted then
     j.granted, j.att = nil, j.att - 1
@@ -97,8 +98,8 @@ local function overdue(ds, t, h, now)
   return wait > 0 and now > h.since + wait * 1000
 end
 
--- to_front puts back what was accepted before: ahead of everything that was never out, and among those
--- that came back in the order in which they were accepted, however many they are.
+-- to_front puts back what was accepted before: ahead of everything that was never out, and among
+-- those that came back in the order in which they were accepted, however many they are.
 local function to_front(T, id, j)
   j.st = 'w'
   store(T, id, j)
@@ -108,15 +109,15 @@ end
 -- pool_of is the pool that a token belongs to: what stands before the dot.
 local function pool_of(tok) return string.match(tok, '^[^.]*') end
 
--- place counts the running jobs of a token's pool, one more or one less. At 0 nothing is left of the count, so it is right
--- whether the pool itself was forgotten meanwhile or not.
+-- place counts the running jobs of a token's pool, one more or one less. At 0 nothing is left of
+-- the count, so it is right whether the pool itself was forgotten meanwhile or not.
 local function place(tok, n)
   local field = pool_of(tok) .. ':n'
   if call('HINCRBY', K_POOLS, field, n) <= 0 then call('HDEL', K_POOLS, field) end
 end
 
--- left takes a job off the books of what is in flight. With keep its place in its pool stays taken: the pool runs
--- another job in the same call.
+-- left takes a job off the books of what is in flight. With keep its place in its pool stays taken:
+-- the pool runs another job in the same call.
 local function left(ds, t, id, j, keep)
   local member = t.name .. ' ' .. id
   if j.st == 'o' then
@@ -132,7 +133,8 @@ local function left(ds, t, id, j, keep)
   end
 end
 
--- goes_out enters a job as out until `deadline`, by which some ticket of its tenant must have come to the gate.
+-- goes_out enters a job as out until `deadline`, by which some ticket of its tenant must have come
+-- to the gate.
 local function goes_out(ds, t, id, j, deadline)
   j.st = 'o'
   store(t.name, id, j)
@@ -142,9 +144,10 @@ local function goes_out(ds, t, id, j, deadline)
   add(ds, 'out', 1)
 end
 
--- oldest_out and youngest_out are jobs of a tenant that are out: id, state and body. A ticket starts the oldest, whichever job
--- it was released for: tickets of a tenant race each other to the gate, and its jobs must not. What cannot be read is left to
--- release, which brings it back in its time, lest it stop the others.
+-- oldest_out and youngest_out are jobs of a tenant that are out: id, state and body. A ticket
+-- starts the oldest, whichever job it was released for: tickets of a tenant race each other to the
+-- gate, and its jobs must not. What cannot be read is left to release, which brings it back in its
+-- time, lest it stop the others.
 local function first_out_by(range, T)
   for _ = 1, BATCH do
     local id = call(range, k_outs(T), 0, 0)[1]
@@ -157,9 +160,9 @@ end
 local function oldest_out(T) return first_out_by('ZRANGE', T) end
 local function youngest_out(T) return first_out_by('ZREVRANGE', T) end
 
--- inherit: the ticket of `own`, release number rel, was used up by another job that leaves. If own is out it waits for the ticket of
--- that one now, until its deadline, but not beyond its own: no job is out for longer than a ticket lives. Call it before that one
--- leaves.
+-- inherit: the ticket of `own`, release number rel, was used up by another job that leaves. If own
+-- is out it waits for the ticket of that one now, until its deadline, but not beyond its own: no
+-- job is out for longer than a ticket lives. Call it before that one leaves.
 local function inherit(T, id, own, rel)
   if id == own then return end
   local o, of_it, of_own = state(T, own), call('ZSCORE', K_OUT, T .. ' ' .. id), call('ZSCORE', K_OUT, T .. ' ' .. own)
@@ -168,8 +171,9 @@ local function inherit(T, id, own, rel)
   end
 end
 
--- recede: the ticket of `own` starts nothing. The youngest job of the tenant that is out returns to the front, so that there are
--- as many out as tickets and none overtakes an older one. Returns whether there was one.
+-- recede: the ticket of `own` starts nothing. The youngest job of the tenant that is out returns to
+-- the front, so that there are as many out as tickets and none overtakes an older one. Returns
+-- whether there was one.
 local function recede(ds, t, own, rel)
   local id, j = youngest_out(t.name)
   if not id then return false end
@@ -198,7 +202,8 @@ local function bury(ds, t, id, j, reason, err, now)
   end
 end
 
--- crashed handles a lease that ended: the job comes back to the front, until it has done so too often.
+-- crashed handles a lease that ended: the job comes back to the front, until it has done so too
+-- often.
 local function crashed(ds, t, id, j, now)
   log(ds, 'x', t.name, id, int(j.att), int(now - j.slot))
   left(ds, t, id, j)

@@ -13,7 +13,8 @@ local function load(ds, cache, T, now)
   return t
 end
 
--- promote moves tenants whose time has come into the fair order. Returns true if there may be more of them.
+-- promote moves tenants whose time has come into the fair order. Returns true if there may be more
+-- of them.
 local function promote(ds, cache, now)
   local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
   for _, T in ipairs(names) do
@@ -25,8 +26,9 @@ local function promote(ds, cache, now)
   return #names == BATCH
 end
 
--- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first start to the back. Once a
--- script: its instant stands still, so nothing more falls due. t.ripened tells that all have come.
+-- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first
+-- start to the back. Once a script: its instant stands still, so nothing more falls due. t.ripened
+-- tells that all have come.
 local function ripen(t, now)
   if t.ripened ~= nil then return end
   local T = t.name
@@ -63,7 +65,8 @@ local function head(ds, t, now)
   end
 end
 
--- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end here.
+-- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end
+-- here.
 local function first_out(ds, t, now)
   for _ = 1, BATCH do
     local id, j, body = oldest_out(t.name)
@@ -80,9 +83,10 @@ local function ripe(ds, t, now)
 end
 
 -- pick takes the next job out of its bucket, in fair order. Returns tenant, id, job, body; or nil.
--- The job is in nobody's books then: the caller enters it as out or running before its script ends, and calls picked for
--- the tenant, which stays in the fair order until then. With to_run it is to run at once, so a job whose ticket is out goes before
--- the bucket's head; the ticket will start another one, or find none.
+-- The job is in nobody's books then: the caller enters it as out or running before its script ends,
+-- and calls picked for the tenant, which stays in the fair order until then. With to_run it is to
+-- run at once, so a job whose ticket is out goes before the bucket's head; the ticket will start
+-- another one, or find none.
 local function pick(ds, cache, now, to_run)
   if num(ds, 'until') > now then return nil end
   if ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
@@ -114,8 +118,9 @@ local function pick(ds, cache, now, to_run)
   end
 end
 
--- picked files a tenant again, after the caller has entered its jobs. One that may send another at once stays in the fair
--- order; then it needs no other place in the books. Returns what settle does.
+-- picked files a tenant again, after the caller has entered its jobs. One that may send another at
+-- once stays in the fair order; then it needs no other place in the books. Returns what settle
+-- does.
 local function picked(ds, t, now)
   if ripe(ds, t, now) and call('EXISTS', k_wait(t.name), k_back(t.name)) > 0 then
     save(t)

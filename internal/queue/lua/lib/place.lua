@@ -4,7 +4,8 @@
 
 local NEAR = 1000 -- jobs from the head among which an id is looked for; beyond, the list is searched by `since`
 
--- accepted_before is where in a list the first job stands that was accepted at `since` or later, looked for between low and high.
+-- accepted_before is where in a list the first job stands that was accepted at `since` or later,
+-- looked for between low and high.
 local function accepted_before(T, since, low, high)
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -14,8 +15,9 @@ local function accepted_before(T, since, low, high)
   return low
 end
 
--- place_of is the place of a waiting job that was accepted at `since`, from 1; 0 if it does not wait. Of two jobs behind the first
--- thousand whose order is not that of `since` (one that was delayed) it may be off by what overtook them.
+-- place_of is the place of a waiting job that was accepted at `since`, from 1; 0 if it does not
+-- wait. Of two jobs behind the first thousand whose order is not that of `since` (one that was
+-- delayed) it may be off by what overtook them.
 local function place_of(T, id, since)
   local rank = call('ZRANK', k_back(T), id)
   if rank then return rank + 1 end

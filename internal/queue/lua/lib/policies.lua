@@ -1,10 +1,10 @@
--- policies: how the policy of a tenant, or of the downstream, is written. It holds at once, for the backlog too: every script reads
--- the policy anew.
+-- policies: how the policy of a tenant, or of the downstream, is written. It holds at once, for the
+-- backlog too: every script reads the policy anew.
 
 -- include tenant
 
--- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the field; so is, of a whole policy,
--- what is not named.
+-- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the
+-- field; so is, of a whole policy, what is not named.
 local function write_fields(key, from, to, now, whole)
   local unset = {}
   if whole then
@@ -48,7 +48,8 @@ local function write_tenant(ds, T, from, to, now, whole)
   settle(ds, tenant(ds, T, now, fresh), now)
 end
 
--- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause stays.
+-- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause
+-- stays.
 local function clear_tenant(ds, T, now)
   if call('EXISTS', k_tenant(T)) == 0 then return end -- it was removed
   call('HDEL', k_tenant(T), tenant_policy())

@@ -21,8 +21,8 @@ local function live(now)
   return total, alive
 end
 
--- places of the live pools that are free, counting only what live pools run: a job of a pool that vanished must not
--- hold a place of one that is there.
+-- places of the live pools that are free, counting only what live pools run: a job of a pool that
+-- vanished must not hold a place of one that is there.
 local function places(ds, now)
   local free = 0
   each_pool(function(pool, n, deadline, running)

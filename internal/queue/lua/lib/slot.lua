@@ -1,9 +1,10 @@
--- slot: the one place where a start is granted. Used by gate, and by finish when a worker asks for more work.
+-- slot: the one place where a start is granted. Used by gate, and by finish when a worker asks for
+-- more work.
 
 -- include tenant job
 
--- next_slot is the slot that a start of t would get now: the first instant that satisfies the tenant's timeline, and
--- the downstream's where it has one.
+-- next_slot is the slot that a start of t would get now: the first instant that satisfies the
+-- tenant's timeline, and the downstream's where it has one.
 local function next_slot(ds, t, now)
   local slot = earliest(t.tl, now, ds.grace)
   if ds.tl then slot = math.max(slot, earliest(ds.tl, now, ds.grace)) end
@@ -23,8 +24,9 @@ local function run(ds, t, id, j, slot, tok, now)
   store(t.name, id, j)
 end
 
--- entered records that a job which was not running is granted its next start. With kept its pool has kept a place for it, see
--- left. Whether the start happens is not known yet, see began and called_off.
+-- entered records that a job which was not running is granted its next start. With kept its pool
+-- has kept a place for it, see left. Whether the start happens is not known yet, see began and
+-- called_off.
 local function entered(ds, t, j, tok, kept)
   j.att, j.granted = j.att + 1, true
   add(t, 'run', 1)
@@ -32,8 +34,8 @@ local function entered(ds, t, j, tok, kept)
   if not kept then place(tok, 1) end
 end
 
--- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed), slot, attempt, starts
--- charged, τ (µs), lease (µs), the tenant's timeout and backoff (ms) and
+-- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed),
+-- slot, attempt, starts charged, τ (µs), lease (µs), the tenant's timeout and backoff (ms) and
 -- maximum of attempts, body.
 local function granted(ds, t, id, j, now, body)
   return { 'run', t.name, id, int(j.slot - now), int(j.slot), int(j.att), int(j.att - j.fg), int(ds.tau), int(ds.lease),

@@ -6,14 +6,16 @@ local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy
 local FIRST = 10000000 -- µs that what nothing is known of waits at most after a restart, as it may have been forgotten as a whole
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
--- Fields that are read at each call; written out, because a table made anew at each call costs what it holds.
+-- Fields that are read at each call; written out, because a table made anew at each call costs what
+-- it holds.
 local DS_FIELDS = { 'rid', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
 
--- notice_step finds out that the clock stepped back since the last release, and keeps the sum of such steps. Deadlines of
--- before lie that much nearer now; those of tenants are brought near by heal.
+-- notice_step finds out that the clock stepped back since the last release, and keeps the sum of
+-- such steps. Deadlines of before lie that much nearer now; those of tenants are brought near by
+-- heal.
 local function notice_step(ds, now)
   local back = num(ds, 'clock') - now
   if back <= 0 then return end
@@ -23,9 +25,10 @@ local function notice_step(ds, now)
   if num(ds, 'until') > now and num(ds, 'until') < FOREVER then put(ds, 'until', num(ds, 'until') - back) end
 end
 
--- notice_restart compares this Redis' run id with the one that the downstream has seen last. epoch is since when nothing
--- was forgotten: now, if the id changed; if none was seen yet, since this Redis started. Where INFO is missing or not allowed,
--- restarts are not seen. Returns whether it changed, and whether there was none.
+-- notice_restart compares this Redis' run id with the one that the downstream has seen last. epoch
+-- is since when nothing was forgotten: now, if the id changed; if none was seen yet, since this
+-- Redis started. Where INFO is missing or not allowed, restarts are not seen. Returns whether it
+-- changed, and whether there was none.
 local function notice_restart(ds, now)
   local ok, info = pcall(call, 'INFO', 'server')
   local at = ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true)
@@ -70,15 +73,17 @@ local function tenant(ds, T, now, fresh)
   return t
 end
 
--- unseen says what of a tenant's name (T = '': the downstream's alone) was never seen, 'downstream' or 'tenant', or nil: seen is what
--- has a policy or was offered a job, and is not forgotten. The answer of a script that it keeps from changing anything.
+-- unseen says what of a tenant's name (T = '': the downstream's alone) was never seen, 'downstream'
+-- or 'tenant', or nil: seen is what has a policy or was offered a job, and is not forgotten. The
+-- answer of a script that it keeps from changing anything.
 local function unseen(T)
   if call('EXISTS', K_DS) == 0 and call('EXISTS', K_TENANTS) == 0 then return 'downstream' end
   if T ~= '' and not (call('ZSCORE', K_TENANTS, T) and call('EXISTS', k_tenant(T)) == 1) then return 'tenant' end
 end
 
--- heal brings near what a tenant waits for, after the clock stepped back: the end of a pause, and backoffs (the first 1000).
--- A delayed job stays due at its instant. For scripts that set or meet such deadlines, right after tenant().
+-- heal brings near what a tenant waits for, after the clock stepped back: the end of a pause, and
+-- backoffs (the first 1000). A delayed job stays due at its instant. For scripts that set or meet
+-- such deadlines, right after tenant().
 local function heal(ds, t, now)
   local back = num(ds, 'back') - num(t, 'back')
   if back == 0 then return end
@@ -94,7 +99,8 @@ end
 local function rule(ds, t, field) return t[field] or ds[field] or fallback(field) end
 local function nrule(ds, t, field) return tonumber(rule(ds, t, field)) end
 
--- bucket is how many jobs wait for their turn, level how many count against the depth: those that are not due yet too.
+-- bucket is how many jobs wait for their turn, level how many count against the depth: those that
+-- are not due yet too.
 local function bucket(T) return call('LLEN', k_wait(T)) + call('ZCARD', k_back(T)) end
 local function level(T) return bucket(T) + call('ZCARD', k_later(T)) end
 local function busy(t) return num(t, 'out') + num(t, 'run') end
@@ -104,9 +110,10 @@ local function likely(tl, out, now, grace)
   return math.max(earliest(tl, now, grace), now) + math.floor(out * tl.step)
 end
 
--- by_time is up to which place of its bucket a tenant's jobs start by time alone, and not when other jobs end: ALL of them, unless
--- all that may be in flight is, or jobs run for longer (`took`, on average) than so many can and keep the rate. Where the rate is
--- kept, being full for a moment means nothing: something left not long ago.
+-- by_time is up to which place of its bucket a tenant's jobs start by time alone, and not when
+-- other jobs end: ALL of them, unless all that may be in flight is, or jobs run for longer (`took`,
+-- on average) than so many can and keep the rate. Where the rate is kept, being full for a moment
+-- means nothing: something left not long ago.
 local ALL = 10000000 -- the largest depth
 local function by_time(ds, t, now)
   local took, first = tonumber(t.took), ALL
@@ -126,8 +133,9 @@ local function by_time(ds, t, now)
   return first
 end
 
--- leaves tells when a tenant's head may leave, nil if nothing can; whether any job of it waits or will; and its next turn.
--- Tickets go out a lead before that instant; what must not go out early (a delay, a pause) is filed a lead later.
+-- leaves tells when a tenant's head may leave, nil if nothing can; whether any job of it waits or
+-- will; and its next turn. Tickets go out a lead before that instant; what must not go out early (a
+-- delay, a pause) is filed a lead later.
 local function leaves(ds, t, now)
   local T, at = t.name, nil
   local waiting, later = call('EXISTS', k_wait(T), k_back(T)) > 0, call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')
@@ -143,8 +151,9 @@ local function leaves(ds, t, now)
   return at, waiting or later[1] ~= nil, turn
 end
 
--- settle files a tenant under the instant at which its head may leave, or takes it out of the books when nothing can.
--- Called after every change of a tenant. Returns true if the scheduler should wake up for it.
+-- settle files a tenant under the instant at which its head may leave, or takes it out of the books
+-- when nothing can. Called after every change of a tenant. Returns true if the scheduler should
+-- wake up for it.
 local function settle(ds, t, now)
   local T = t.name
   if t.tl.doubted then note(t, t.tl) end
@@ -180,5 +189,6 @@ end
 
 local function wake() call('PUBLISH', SIGNAL, 'w') end
 
--- tell_paused says that T is paused (T = '': the downstream), to workers that hold a slot of it which has not come.
+-- tell_paused says that T is paused (T = '': the downstream), to workers that hold a slot of it
+-- which has not come.
 local function tell_paused(T) call('PUBLISH', SIGNAL, T == '' and 'p' or 'p ' .. T) end
