@@ -87,6 +87,38 @@ func TestRestartThatLostTheLastGrant(t *testing.T) {
 	}
 }
 
+// A Redis that ends in order forgets nothing, so nobody waits after its restart. One that goes on after all, and is killed then,
+// may have forgotten what it granted since.
+func TestRestartInOrder(t *testing.T) {
+	for _, goesOn := range []bool{false, true} {
+		t.Run(fmt.Sprint("goes on ", goesOn), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.AOF(), redistest.Acknowledged())
+			w := on(t, server.Client())
+			w.set("a", Policy{Rate: rate(1, time.Hour)})
+			w.setDownstream(DownstreamPolicy{Rate: rate(1, time.Hour)})
+			w.offers("a", 1)
+			w.must(queue.EndInOrder(t.Context(), w.rdb))
+			if goesOn {
+				w.must(w.rdb.Do(t.Context(), "client", "unpause").Err())
+				w.release(0)
+				server.Kill()
+			} else {
+				server.Stop()
+			}
+			server.Restart()
+			if !goesOn {
+				w.next()
+				return
+			}
+			w.pool("p", 9)
+			if tickets, wait, _ := w.release(1); len(tickets) > 0 || wait < 59*time.Minute {
+				t.Errorf("%d tickets, the next in %v; a grant may be forgotten, want an interval, 1h", len(tickets), wait)
+			}
+		})
+	}
+}
+
 // becomesAnother has another Redis hold what this one did.
 func (w *world) becomesAnother() {
 	w.t.Helper()

@@ -44,10 +44,7 @@ func (a *assembly) file(path string) error {
 	if err != nil {
 		return fmt.Errorf("read script: %w", err)
 	}
-	if a.alter != nil {
-		base := path[strings.LastIndexByte(path, '/')+1:]
-		src = a.alter(strings.TrimSuffix(base, ".lua"), src)
-	}
+	src = a.altered(strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".lua"), src)
 	number := 0
 	for line := range strings.Lines(string(src)) {
 		number++
@@ -65,6 +62,13 @@ func (a *assembly) file(path string) error {
 	return nil
 }
 
+func (a *assembly) altered(file string, src []byte) []byte {
+	if a.alter == nil {
+		return src
+	}
+	return a.alter(file, src)
+}
+
 func (a *assembly) include(piece string) error {
 	switch i := slices.Index(a.open, piece); {
 	case i >= 0:
@@ -74,7 +78,7 @@ func (a *assembly) include(piece string) error {
 	}
 	a.done[piece] = true
 	if text, ok := a.given[piece]; ok {
-		a.text.WriteString(text)
+		a.text.Write(a.altered(piece, []byte(text)))
 		return nil
 	}
 	a.open = append(a.open, piece)

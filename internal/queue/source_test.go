@@ -14,6 +14,9 @@ import (
 // luaSource is the text of a script's file, or of a piece.
 func luaSource(t *testing.T, name string) string {
 	t.Helper()
+	if text, ok := given[name]; ok {
+		return text
+	}
 	b, err := files.ReadFile("lua/" + name + ".lua")
 	if errors.Is(err, fs.ErrNotExist) {
 		b, err = files.ReadFile("lua/lib/" + name + ".lua")

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/embedded"
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -40,6 +41,7 @@ type Store struct {
 	Fleeting bool // its jobs end with this process
 
 	embedded *embedded.Store // nil unless this process started it
+	log      *slog.Logger
 }
 
 // answerWithin is how long a Redis that was named may take to answer.
@@ -55,7 +57,7 @@ func Open(ctx context.Context, o Config) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Store{Describe: "redis at " + redisurl.Redact(o.URL)}
+	s := &Store{Describe: "redis at " + redisurl.Redact(o.URL), log: o.Log}
 	url := o.URL
 	if url == "" {
 		var err error
@@ -153,8 +155,30 @@ func (s *Store) Err() error {
 	return s.embedded.Err()
 }
 
+// endWithin is how long an embedded store may take to be told that it is about to end.
+const endWithin = 2 * time.Second
+
 // Close closes the client, and then ends what Open started.
-func (s *Store) Close() error { return errors.Join(s.Client.Close(), s.stop()) }
+func (s *Store) Close() error {
+	if s.embedded != nil && s.embedded.Durable() {
+		s.endInOrder()
+	}
+	return errors.Join(s.Client.Close(), s.stop())
+}
+
+func (s *Store) endInOrder() {
+	select {
+	case <-s.Done():
+		return
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	if err := queue.EndInOrder(ctx, s.Client); err != nil {
+		s.log.Warn("after the next start tenants may wait an interval: the embedded store could not be told of its end",
+			"error", err)
+	}
+}
 
 func (s *Store) stop() error {
 	if s.embedded == nil {

@@ -73,6 +73,30 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
+// An embedded store that is closed says so to its downstreams: nothing is forgotten.
+func TestEmbeddedEndsInOrder(t *testing.T) {
+	o := Config{DataDir: t.TempDir(), Embed: true, Log: slog.New(slog.DiscardHandler)}
+	const key = "shaper:{d}:d"
+	for _, want := range []string{"", "r"} {
+		s, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ended := s.Client.HGet(t.Context(), key, "ended").Val(); ended != want {
+			t.Errorf("the downstream knows %q as the run that ended in order, want %q", ended, want)
+		}
+		if err := s.Client.HSet(t.Context(), key, "rid", "r").Err(); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if !s.embedded.Durable() {
+			return // no redis-server here: nothing is kept
+		}
+	}
+}
+
 func TestErrors(t *testing.T) {
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -8,7 +8,7 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what
 -- it holds.
-local DS_FIELDS = { 'rid', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
+local DS_FIELDS = { 'rid', 'ended', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
@@ -27,22 +27,27 @@ end
 
 -- notice_restart compares this Redis' run id with the one that the downstream has seen last. epoch
 -- is since when nothing was forgotten: now, if the id changed; if none was seen yet, since this
--- Redis started. Where INFO is missing or not allowed, restarts are not seen. Returns whether it
--- changed, and whether there was none.
+-- Redis started; as before, if the one that was seen last ended in order (EndInOrder in ending.go).
+-- Where INFO is missing or not allowed, restarts are not seen. Returns whether something may be
+-- forgotten since it changed, and whether there was none.
 local function notice_restart(ds, now)
   local ok, info = pcall(call, 'INFO', 'server')
   local at = ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true)
   local rid = at and string.sub(info, at + 7, at + 46) or 'unknown'
-  local before = ds.rid
+  local before, lost = ds.rid, false
   if before ~= rid then
+    lost = not before or ds.ended ~= before
+    put(ds, 'rid', rid)
+  end
+  if ds.ended and ds.ended ~= '' then put(ds, 'ended', '') end
+  if lost then
     local up = at and string.match(info, 'uptime_in_seconds:(%d+)')
     put(ds, 'epoch', before and now or up and now - up * 1000000 or 0)
     ds.restarted = before
-    put(ds, 'rid', rid)
   end
   if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: else every slot would wait for it
   ds.epoch = tonumber(ds.epoch)
-  return before ~= rid, not before
+  return lost, not before
 end
 
 local function downstream(now)
