@@ -229,8 +229,8 @@ func modelled(d *model.Downstream, names []string) view {
 }
 
 // checkAfter checks after a step: what Redis holds where it was read anyway, and now and then else.
-// What differs stays so, or is answered; and a sequence that is played again shows at which step it
-// began.
+// What differs stays so, or shows in an answer; a sequence that is played again (loud) is checked
+// after each step, and shows where it began.
 func (p *player) checkAfter(loud bool) {
 	p.t.Helper()
 	if p.r.IntN(3) == 0 || p.reply != nil || loud {

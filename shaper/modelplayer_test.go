@@ -55,7 +55,7 @@ func runModel(t *testing.T, rdb redis.UniversalClient, sequences int, must ...st
 }
 
 // untilAllHappened plays so many random sequences, and as many more as it takes until all that must
-// happen has happened: the rarest comes once in some hundred, so that twenty times as many are not
+// happen has happened: the rarest comes once in some thirty, so that twenty times as many are not
 // reached.
 func untilAllHappened(t *testing.T, sequences int, must []string, play func(t *testing.T, seed uint64, happened *sync.Map, loud bool)) {
 	var happened sync.Map
