@@ -336,6 +336,7 @@ func (p *player) stepForget() {
 // stepRestart has another Redis hold what this one did.
 func (p *player) stepRestart() {
 	p.seen("restart")
+	p.pass(1) // nothing happens at the instant itself
 	p.must(p.rdb.HSet(p.t.Context(), p.q.DownstreamKey(), "rid", "another").Err())
 	p.epoch = p.now
 	p.model().Restart()

@@ -63,12 +63,16 @@ func crashDaemon(t *testing.T, program, point string) {
 	daemon := role{Scheduler: true, TicketTTL: time.Second, Worker: true, program: program}
 	r.offer("a", slowJobs, play{For: 30 * time.Millisecond})
 	r.offer("b", fastJobs, play{For: 2 * time.Millisecond})
+	offered := int64(slowJobs)
 	settled := map[string]int64{} // jobs whose end had been taken down when the process died, and when that was
 	for _, n := range hits {
 		victim := daemon
 		victim.crash = fmt.Sprintf("%s:%d", point, n)
 		p := r.launch(victim)
-		p.crashes(point)
+		p.crashes(point, func() {
+			r.offer("a", 1, play{For: 30 * time.Millisecond})
+			offered++
+		})
 		r.settle(settled)
 	}
 	r.start(daemon)
@@ -79,9 +83,9 @@ func crashDaemon(t *testing.T, program, point string) {
 			t.Errorf("job %s started again after its end had been taken down", e.ID)
 		}
 	}
-	r.counted("a", slowJobs)
+	r.counted("a", offered)
 	r.counted("b", fastJobs)
-	t.Logf("%d starts of %d jobs", len(h.Of(history.Start)), slowJobs+fastJobs)
+	t.Logf("%d starts of %d jobs", len(h.Of(history.Start)), offered+fastJobs)
 }
 
 // patiently makes room for a machine on which dozens of processes start and die at the same time:
@@ -139,7 +143,7 @@ func crashOperator(t *testing.T, program, call, point string) {
 	r.offer("a", jobs, play{For: 20 * time.Millisecond})
 	for _, n := range hits {
 		p := r.launch(role{Operate: call, program: program, crash: fmt.Sprintf("%s:%d", point, n)})
-		p.crashes(point)
+		p.crashes(point, func() {})
 	}
 	o, err := newOperator(r.placed(role{}), redisurl.Config{})
 	r.must(err)
@@ -162,13 +166,25 @@ func distinct(h history.History) map[string]bool {
 	return ids
 }
 
-// crashes waits until the process has died at a point, by its own hand.
-func (p *process) crashes(point string) {
+// crashes waits until the process has died at a point, by its own hand. Meanwhile, four times a
+// second, feed gives it more to do: it may be done with all before it has come to the point so often.
+func (p *process) crashes(point string, feed func()) {
 	p.rig.t.Helper()
 	stuck := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })
 	defer stuck.Stop()
-	err := p.cmd.Wait()
-	p.ended = true
+	died := make(chan error, 1)
+	go func() { died <- p.cmd.Wait() }()
+	more := time.NewTicker(250 * time.Millisecond)
+	defer more.Stop()
+	var err error
+	for !p.ended {
+		select {
+		case <-more.C:
+			feed()
+		case err = <-died:
+			p.ended = true
+		}
+	}
 	p.cut()
 	said, readErr := os.ReadFile(p.stderr)
 	p.rig.must(readErr)

@@ -98,7 +98,23 @@ func (p *process) kill() {
 func (p *process) stop() {
 	p.rig.t.Helper()
 	p.signal(syscall.SIGSTOP)
+	// On a busy machine its threads go on until the one that takes the signal has its turn.
+	for begun := time.Now(); !stopped(p.pid()); time.Sleep(time.Millisecond) {
+		if time.Since(begun) > patience {
+			p.rig.t.Fatalf("process %d was sent SIGSTOP %v ago, and goes on", p.pid(), patience)
+		}
+	}
 	p.cut()
+}
+
+// stopped tells whether a process was stopped, where the system can be asked; else it is believed.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, state, _ := strings.Cut(string(stat), ") ") // behind the name, which may hold anything
+	return strings.HasPrefix(state, "T")
 }
 
 // goOn ends a stop.
