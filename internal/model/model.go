@@ -29,6 +29,9 @@ type Downstream struct {
 	Out         *Book            // jobs whose tickets are out, as "tenant id", by the instant at which they come back
 	Running     *Book            // jobs that run, as "tenant id", by the end of their leases
 
+	refiling bool   // tenants are being filed anew, see file.go
+	refiled  string // the last of them
+
 	LastRelease             int64 // when a scheduler called last
 	SparedFrom, SparedUntil int64 // until then only leases that ended by SparedFrom are over, see release.go
 	Places                  int64 // of the live pools, as the last beat found them

@@ -61,7 +61,7 @@ func (d *Downstream) Limits(t *Tenant) Policy {
 }
 
 // SetDownstream gives the downstream another policy. It holds at once, for the backlog too: every
-// tenant that may have something to release is looked at anew.
+// tenant that has jobs is filed anew, a few at each Release.
 func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	fill(&p.Tolerance, 20*time.Millisecond)
 	fill(&p.Lead, 20*time.Millisecond)
@@ -72,9 +72,8 @@ func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	if opened {
 		d.log("o")
 	}
-	for _, l := range d.Due.until(Forever) {
-		d.Due.put(l.Name, 0)
-	}
+	d.refiled = ""
+	d.refiling = true
 }
 
 // SetTenant sets those fields of a tenant's policy that are set in p. They hold at once, for the

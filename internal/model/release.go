@@ -19,6 +19,7 @@ type Ticket struct {
 // it to call again at once.
 func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
 	d.lost()
+	refiling := d.refile()
 	d.promote()
 	free := d.Free()
 	maps.DeleteFunc(d.Pools, func(_ string, p *Pool) bool { return p.Deadline < d.Now-60_000_000 })
@@ -35,7 +36,7 @@ func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wa
 		tickets = append(tickets, Ticket{t.Name, j.ID, j.Releases})
 	}
 	wait, more = d.next(int64(len(tickets)) >= free)
-	return tickets, wait, more || len(tickets) == limit
+	return tickets, wait, more || refiling || len(tickets) == limit
 }
 
 // next is when the next call makes sense. What waits for a place is woken by the job that leaves

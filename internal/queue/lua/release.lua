@@ -12,7 +12,7 @@
 -- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle
 -- tenants.
 
--- include held pick
+-- include held refile
 
 allow_oom()
 local now = clock()
@@ -81,6 +81,7 @@ back(K_OUT, 'out', now, function(t, id, j)
 end)
 back(K_RUN, 'run', lease_end, function(t, id, j) crashed(ds, t, id, j, now) end)
 
+if refile(ds, cache, now) then more = true end
 if promote(ds, cache, now) then more = true end
 local free = places(ds, now)
 local cap = tonumber(ds.cap or 0)

@@ -1,7 +1,7 @@
 -- policies: how the policy of a tenant, or of the downstream, is written. It holds at once, for the
 -- backlog too: every script reads the policy anew.
 
--- include tenant
+-- include tenant refile
 
 -- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the
 -- field; so is, of a whole policy, what is not named.
@@ -35,9 +35,7 @@ local function write_downstream(from, to, now, whole)
   elseif logged and not ds.log then
     call('PEXPIRE', K_LOG, 86400000) -- nobody trims it any more
   end
-  if call('EXISTS', K_DUE) == 1 then
-    call('ZUNIONSTORE', K_DUE, 1, K_DUE, 'WEIGHTS', 0) -- file every tenant anew: a default may have changed
-  end
+  call('HSET', K_DS, 'refile', BEFORE_ALL) -- a default may have changed
 end
 
 local function write_tenant(ds, T, from, to, now, whole)

@@ -8,7 +8,7 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call; written out, because a table made anew at each call costs what
 -- it holds.
-local DS_FIELDS = { 'rid', 'ended', 'epoch', 'clock', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
+local DS_FIELDS = { 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
