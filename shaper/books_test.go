@@ -30,8 +30,8 @@ local instead = {
   SET = function() return 'OK' end, PERSIST = function() return 1 end, PEXPIRE = function() return 1 end,
 }
 local function call(cmd, ...)
-  if instead[cmd] and raw('DECR', P .. 'lose') == 0 then
-    raw('SET', P .. 'lost', table.concat({ cmd, ... }, ' '))
+  if instead[cmd] and raw('DECR', PREFIX .. 'lose') == 0 then
+    raw('SET', PREFIX .. 'lost', table.concat({ cmd, ... }, ' '))
     return instead[cmd](...)
   end
   return raw(cmd, ...)

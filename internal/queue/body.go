@@ -14,7 +14,7 @@ import (
 
 // Body is what is kept of a job while it has not ended, written once:
 //
-//	since max_wait attempts keep timeout digest\ntype\nheaders\npayload
+//	since max_wait max_attempts retention timeout digest\ntype\nheaders\npayload
 //
 // since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are
 // ms, and 0 where the tenant's policy decides; headers are a JSON object, or nothing. The scripts

@@ -46,7 +46,7 @@ func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 	for name := range Scripts {
 		check(files, name)
 		text, err := lua.Assemble(files, name, given, func(file string, src []byte) []byte { used[file] = true; return src })
-		if err != nil || strings.Count(text, "local P = KEYS[1]") != 1 {
+		if err != nil || strings.Count(text, "local PREFIX = KEYS[1]") != 1 {
 			t.Errorf("%s: %v; want base in it once", name, err)
 		}
 	}

@@ -56,7 +56,7 @@ func TestConstantsTwin(t *testing.T) {
 			t.Errorf("%s.lua: %s is %v, and %v in Go", c.name, c.expr, got, c.want)
 		}
 	}
-	if !strings.Contains(luaSource(t, "base"), "P .. '"+Queue{}.SignalChannel()+"'") {
+	if !strings.Contains(luaSource(t, "base"), "PREFIX .. '"+Queue{}.SignalChannel()+"'") {
 		t.Errorf("base.lua does not name the channel %s", Queue{}.SignalChannel())
 	}
 }

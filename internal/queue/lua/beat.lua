@@ -20,18 +20,18 @@ if ARGV[5] == '1' and not before then return { -1 } end
 local lease = tonumber(call('HGET', K_DS, 'lease') or fallback('lease'))
 local reply = {}
 for i = 6, #ARGV, 4 do
-  local T, id = ARGV[i], ARGV[i + 1]
-  local j = state(T, id)
-  local mine = j and (j.st == 'r' or j.st == 'c') and j.tok == ARGV[i + 2]
-  if mine then call('ZADD', K_RUN, int(math.max(now, j.slot) + lease), T .. ' ' .. id) end
+  local name, id = ARGV[i], ARGV[i + 1]
+  local j = state(name, id)
+  local mine = j and (j.state == 'r' or j.state == 'c') and j.token == ARGV[i + 2]
+  if mine then call('ZADD', K_RUN, int(math.max(now, j.slot) + lease), name .. ' ' .. id) end
   if mine and j.granted and ARGV[i + 3] == '1' then -- a long job's start is counted while it runs
-    local ds, t = get(K_DS, { 'started' }), get(k_tenant(T), { 'started' })
+    local ds, t = get(K_DS, { 'started' }), get(k_tenant(name), { 'started' })
     began(ds, t, j)
     save(ds)
     save(t)
-    store(T, id, j)
+    store(name, id, j)
   end
-  reply[#reply + 1] = mine and (j.st == 'c' and 2 or 1) or 0
+  reply[#reply + 1] = mine and (j.state == 'c' and 2 or 1) or 0
 end
 local places, deadline = string.match(before or '', '^(%d+) (%d+)$')
 if tonumber(deadline or 0) < now then places = 0 end -- it counted as gone

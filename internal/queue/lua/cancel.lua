@@ -12,25 +12,25 @@
 -- include job
 
 allow_oom()
-local now, T, id = clock(), ARGV[2], ARGV[3]
-if call('HEXISTS', k_jobs(T), id) == 0 then
-  local ended = call('GET', k_end(T, id))
+local now, name, id = clock(), ARGV[2], ARGV[3]
+if call('HEXISTS', k_jobs(name), id) == 0 then
+  local ended = call('GET', k_end(name, id))
   return ended and string.match(ended, '^%S+') or ''
 end
-local j = state(T, id)
-if j and j.st == 'x' then return 'dead' end
+local j = state(name, id)
+if j and j.state == 'x' then return 'dead' end
 local ds = downstream(now)
-local t = tenant(ds, T, now)
-if j and (j.st == 'r' or j.st == 'c') then
-  j.st = 'c'
-  store(T, id, j)
-  call('PUBLISH', SIGNAL, 'c ' .. T .. ' ' .. id)
+local t = tenant(ds, name, now)
+if j and (j.state == 'r' or j.state == 'c') then
+  j.state = 'c'
+  store(name, id, j)
+  call('PUBLISH', SIGNAL, 'c ' .. name .. ' ' .. id)
   return 'running'
 end
-if j and j.st == 'o' then
+if j and j.state == 'o' then
   left(ds, t, id, j)
-elseif call('ZREM', k_later(T), id) + call('ZREM', k_back(T), id) == 0 then
-  call('LREM', k_wait(T), 1, id)
+elseif call('ZREM', k_later(name), id) + call('ZREM', k_back(name), id) == 0 then
+  call('LREM', k_wait(name), 1, id)
 end
 finished(ds, t, id, j or fresh(0), 'cancelled', '', now)
 if settle(ds, t, now) or ds.blocked == '1' then wake() end

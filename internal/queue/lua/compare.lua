@@ -30,61 +30,61 @@ local ds = downstream(now)
 local found, woken = {}, false
 if mends then allow_oom() end
 
-local function find(kind, T, what)
-  for _, v in ipairs({ kind, T, what }) do found[#found + 1] = v end
+local function find(kind, name, what)
+  for _, word in ipairs({ kind, name, what }) do found[#found + 1] = word end
 end
 
 -- tally counts the members of a book by tenant; nil if there are too many.
 local function tally(book)
   if call('ZCARD', book) > TALLY then return nil end
   local of = {}
-  for _, m in ipairs(call('ZRANGE', book, 0, -1)) do
-    local T = string.match(m, '^%S+')
-    of[T] = (of[T] or 0) + 1
+  for _, member in ipairs(call('ZRANGE', book, 0, -1)) do
+    local name = string.match(member, '^%S+')
+    of[name] = (of[name] or 0) + 1
   end
   return of
 end
 
 -- right sets a count of h that differs from what the books hold.
-local function right(h, T, field, want)
+local function right(h, name, field, want)
   if num(h, field) == want then return false end
-  find('count', T, field .. ' ' .. int(num(h, field)) .. ', ' .. int(want) .. ' there')
+  find('count', name, field .. ' ' .. int(num(h, field)) .. ', ' .. int(want) .. ' there')
   put(h, field, want)
   return true
 end
 
 local outs, runs
-local function tenant_books(T)
-  local t = tenant(ds, T, now)
-  local bucketed, back, later = call('LLEN', k_wait(T)), call('ZCARD', k_back(T)), call('ZCARD', k_later(T))
-  local out, dead = call('ZCARD', k_outs(T)), call('ZCARD', k_dead(T))
-  local jobs, lines = call('HLEN', k_jobs(T)), call('HLEN', k_state(T))
+local function tenant_books(name)
+  local t = tenant(ds, name, now)
+  local bucketed, back, later = call('LLEN', k_wait(name)), call('ZCARD', k_back(name)), call('ZCARD', k_later(name))
+  local out, dead = call('ZCARD', k_outs(name)), call('ZCARD', k_dead(name))
+  local jobs, lines = call('HLEN', k_jobs(name)), call('HLEN', k_state(name))
   local rest = bucketed + back + later + out + dead
-  local run = runs and (runs[T] or 0) or sure and math.max(0, jobs - rest) or num(t, 'run')
+  local run = runs and (runs[name] or 0) or sure and math.max(0, jobs - rest) or num(t, 'run')
   if not sure then
     local least = back + out + run + dead -- each of these has a state, of those that come later some
-    local unwatched = outs and (outs[T] or 0) ~= out or not outs and out > 0 and call('ZCARD', K_OUT) ~= num(ds, 'out')
+    local unwatched = outs and (outs[name] or 0) ~= out or not outs and out > 0 and call('ZCARD', K_OUT) ~= num(ds, 'out')
       or not runs and run > 0 and call('ZCARD', K_RUN) ~= num(ds, 'run')
-    if jobs ~= rest + run or lines < least or lines > least + later or unwatched then return find('jobs', T, '') end
+    if jobs ~= rest + run or lines < least or lines > least + later or unwatched then return find('jobs', name, '') end
   end
 
-  local wrong = right(t, T, 'out', out)
-  wrong = right(t, T, 'run', run) or wrong
+  local wrong = right(t, name, 'out', out)
+  wrong = right(t, name, 'run', run) or wrong
   local at, waits = leaves(ds, t, now)
-  if at and at < FOREVER and not call('ZSCORE', K_READY, T) then
-    local filed = tonumber(call('ZSCORE', K_DUE, T) or FOREVER)
+  if at and at < FOREVER and not call('ZSCORE', K_READY, name) then
+    local filed = tonumber(call('ZSCORE', K_DUE, name) or FOREVER)
     if filed > at + LATE then
-      find('filed', T, '')
+      find('filed', name, '')
       wrong = true
     end
   end
-  local score = call('ZSCORE', K_TENANTS, T)
+  local score = call('ZSCORE', K_TENANTS, name)
   local is_busy, indexed = waits or busy(t) > 0, score and (tonumber(score) or FOREVER) >= FOREVER -- miniredis says 9e+15, and cannot read it
   if is_busy and not (t.busy and indexed and call('PTTL', t.key) < 0) or not is_busy and (t.busy or indexed) then
-    find('index', T, '')
+    find('index', name, '')
     wrong = true
     if mends then
-      if is_busy then t.busy = nil else call('ZADD', K_TENANTS, int(now), T) end
+      if is_busy then t.busy = nil else call('ZADD', K_TENANTS, int(now), name) end
     end
   end
   if wrong and mends then
@@ -94,24 +94,24 @@ local function tenant_books(T)
 end
 
 local function pools()
-  local size, counted, by, sum = call('ZCARD', K_RUN), {}, {}, 0
+  local size, counted, running, sum = call('ZCARD', K_RUN), {}, {}, 0
   local flat = call('HGETALL', K_POOLS)
   for i = 1, #flat, 2 do
     local pool = string.match(flat[i], '^(.*):n$')
     if pool then
       counted[pool] = tonumber(flat[i + 1]) or 0
       sum = sum + counted[pool]
-      by[pool] = 0
+      running[pool] = 0
     end
   end
   if sum == size and not sure or size > POOL_TALLY then return end
-  for _, m in ipairs(call('ZRANGE', K_RUN, 0, -1)) do
-    local T, id = string.match(m, '^(%S+) (%S+)$')
-    local line = T and call('HGET', k_state(T), id)
+  for _, member in ipairs(call('ZRANGE', K_RUN, 0, -1)) do
+    local name, id = string.match(member, '^(%S+) (%S+)$')
+    local line = name and call('HGET', k_state(name), id)
     local pool = line and string.match(line, '^[rc] %d+ %d+ %d+ %d+ ([^. ]*)') -- what cannot be read belongs to nobody
-    if pool then by[pool] = (by[pool] or 0) + 1 end
+    if pool then running[pool] = (running[pool] or 0) + 1 end
   end
-  for pool, n in pairs(by) do
+  for pool, n in pairs(running) do
     if n ~= (counted[pool] or 0) then
       find('places', '', pool)
       woken = true

@@ -23,9 +23,9 @@
 -- include policies
 
 allow_oom()
-local now, step, digest, gen = clock(), ARGV[2], ARGV[3], ARGV[4]
-local c = call('HMGET', K_DS, 'config', 'config_next', 'config_gen')
-local whole, begun, stands = c[1], c[2], tonumber(c[3] or 0)
+local now, step, digest, generation = clock(), ARGV[2], ARGV[3], ARGV[4]
+local values = call('HMGET', K_DS, 'config', 'config_next', 'config_gen')
+local whole, begun, current = values[1], values[2], tonumber(values[3] or 0)
 
 if step == 'look' then
   call('ZREMRANGEBYSCORE', K_CONFIGS, '-inf', int(now - 60000000))
@@ -38,41 +38,41 @@ if step == 'look' then
   return reply
 end
 
-if whole == digest then return { 2, digest, stands } end
+if whole == digest then return { 2, digest, current } end
 if step == 'begin' then
   if begun ~= digest then
-    stands = stands + 1
-    call('HSET', K_DS, 'config_next', digest, 'config_gen', int(stands))
+    current = current + 1
+    call('HSET', K_DS, 'config_next', digest, 'config_gen', int(current))
     call('HDEL', K_DS, 'config')
-    return { 1, whole or begun or '', stands }
+    return { 1, whole or begun or '', current }
   end
-  return { 1, '', stands }
+  return { 1, '', current }
 end
-if begun ~= digest or tonumber(gen) ~= stands then return { 0, whole or begun or '', stands } end
+if begun ~= digest or tonumber(generation) ~= current then return { 0, whole or begun or '', current } end
 
-local reply = { 1, '', stands }
+local reply = { 1, '', current }
 if step == 'set' then
   local ds = downstream(now)
   save(ds)
   local i = 5
   while i <= #ARGV do
-    local T, from, to = ARGV[i], i + 2, i + 1 + 2 * ARGV[i + 1]
-    if T == '' then
+    local name, from, to = ARGV[i], i + 2, i + 1 + 2 * ARGV[i + 1]
+    if name == '' then
       write_downstream(from, to, now, true)
       ds = downstream(now)
     else
-      write_tenant(ds, T, from, to, now, true)
-      call('ZADD', K_NAMED, stands, T)
+      write_tenant(ds, name, from, to, now, true)
+      call('ZADD', K_NAMED, current, name)
     end
     i = to + 1
   end
 elseif step == 'left' then
   local ds = downstream(now)
   save(ds)
-  for _, T in ipairs(call('ZRANGEBYSCORE', K_NAMED, '-inf', '(' .. stands, 'LIMIT', 0, BATCH / 2)) do
-    clear_tenant(ds, T, now)
-    call('ZREM', K_NAMED, T)
-    reply[#reply + 1] = T
+  for _, name in ipairs(call('ZRANGEBYSCORE', K_NAMED, '-inf', '(' .. current, 'LIMIT', 0, BATCH / 2)) do
+    clear_tenant(ds, name, now)
+    call('ZREM', K_NAMED, name)
+    reply[#reply + 1] = name
   end
 elseif step == 'end' then
   call('HSET', K_DS, 'config', digest)

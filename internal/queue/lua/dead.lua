@@ -13,26 +13,26 @@
 -- include job
 
 allow_oom()
-local now, T = clock(), ARGV[2]
-local what = unseen(T)
+local now, name = clock(), ARGV[2]
+local what = unseen(name)
 if what then return what end
 local ds = downstream(now)
-local t = tenant(ds, T, now)
+local t = tenant(ds, name, now)
 local n, full = 0, 0
 for i = 4, #ARGV do
   local id = ARGV[i]
-  local j = state(T, id)
-  if j and j.st == 'x' then
+  local j = state(name, id)
+  if j and j.state == 'x' then
     if ARGV[3] == 'forget' then
-      call('ZREM', k_dead(T), id)
-      finished(ds, t, id, j, 'removed', j.err, now)
-    elseif level(T) >= nrule(ds, t, 'p:depth') then
+      call('ZREM', k_dead(name), id)
+      finished(ds, t, id, j, 'removed', j.error, now)
+    elseif level(name) >= rule_number(ds, t, 'p:depth') then
       full = 1
       break
     else
-      call('ZREM', k_dead(T), id)
-      j.fg, j.cr, j.throttles, j.reason = j.att, 0, 0, '-'
-      to_front(T, id, j)
+      call('ZREM', k_dead(name), id)
+      j.forgiven, j.crashes, j.throttles, j.reason = j.attempts, 0, 0, '-'
+      to_front(name, id, j)
     end
     n = n + 1
   end

@@ -32,7 +32,7 @@
 -- include base fields
 
 local FIELDS = 5 -- of a job in ARGV
-local now, T = clock(), ARGV[2]
+local now, name = clock(), ARGV[2]
 local reply, nth = {}, 3 -- nth: where in ARGV the next job begins
 -- Jobs of one call are accepted a µs apart, so that those that come back are told apart by it, see
 -- to_front.
@@ -43,22 +43,22 @@ local reply, nth = {}, 3 -- nth: where in ARGV the next job begins
 -- functions, is never reached. A job that is anything else (delayed, known already, with a wait of
 -- its own) ends the loop, and the rest takes the long way.
 do
-  local jobs, ids, prefix = k_jobs(T), {}, k_end(T, '')
-  local waiting = call('LLEN', k_wait(T)) + call('ZCARD', k_back(T))
-  local t = call('HMGET', k_tenant(T), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
-  local d = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive')
-  local paused, by_time, note = math.max(tonumber(t[5] or 0), tonumber(d[6] or 0)), tonumber(t[7] or 0), '' -- see expect.lua
-  local events, period = string.match(t[4] or d[3] or fallback('p:rate'), '^(%d+)/(%d+)$')
-  local due, step = tonumber(t[6] or 0), period / events
+  local jobs, ids, prefix = k_jobs(name), {}, k_end(name, '')
+  local waiting = call('LLEN', k_wait(name)) + call('ZCARD', k_back(name))
+  local own = call('HMGET', k_tenant(name), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
+  local common = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive')
+  local paused, by_time, note = math.max(tonumber(own[5] or 0), tonumber(common[6] or 0)), tonumber(own[7] or 0), '' -- see expect.lua
+  local events, period = string.match(own[4] or common[3] or fallback('p:rate'), '^(%d+)/(%d+)$')
+  local due, step = tonumber(own[6] or 0), period / events
   if paused >= FOREVER then
     note = 'paused'
-  elseif tonumber(d[7] or 0) < now then
+  elseif tonumber(common[7] or 0) < now then
     note = 'no_workers'
-  elseif d[5] or paused <= now and due < now - 2 * step - 100000 then
+  elseif common[5] or paused <= now and due < now - 2 * step - 100000 then
     by_time = 0 -- tenants share a rate; or the head should have left, and something holds it
   end
-  if t[1] and waiting > 0 and not d[4] and (t[2] or d[1] ~= 'refuse') then
-    local room = tonumber(t[3] or d[2] or fallback('p:depth')) - call('ZCARD', k_later(T)) - waiting
+  if own[1] and waiting > 0 and not common[4] and (own[2] or common[1] ~= 'refuse') then
+    local room = tonumber(own[3] or common[2] or fallback('p:depth')) - call('ZCARD', k_later(name)) - waiting
     if note == '' then room = math.min(room, by_time - waiting) end
     local first = math.max(due, now, paused)
     while nth <= #ARGV and #ids < room do
@@ -72,8 +72,8 @@ do
       nth = nth + FIELDS
     end
     if #ids > 0 then
-      call('RPUSH', k_wait(T), unpack(ids))
-      call('HINCRBY', k_tenant(T), 'accepted', #ids)
+      call('RPUSH', k_wait(name), unpack(ids))
+      call('HINCRBY', k_tenant(name), 'accepted', #ids)
       call('HINCRBY', K_DS, 'accepted', #ids)
     end
   end
@@ -83,22 +83,22 @@ end
 -- include place expect admit
 
 local ds = downstream(now)
-local t = tenant(ds, T, now)
+local t = tenant(ds, name, now)
 
 local last = #ARGV
-local rules = admission(ds, T)
-local depth, on_full = nrule(ds, t, 'p:depth'), rule(ds, t, 'p:on_full')
-local lvl, waiting = level(T), bucket(T)
+local rules = admission(ds, name)
+local depth, on_full = rule_number(ds, t, 'p:depth'), rule(ds, t, 'p:on_full')
+local level_now, waiting = level(name), bucket(name)
 local changed = false
 
 -- same tells whether an offer has the body of the job that is known under its id, whose digest is
--- `as`.
-local function same(as, digest, body, stands)
-  local a, b = string.match(as, '^([^.]*)%.'), string.match(digest, '^([^.]*)%.')
-  if a ~= '' then return a == b end
+-- `before`.
+local function same(before, digest, body, known)
+  local hash, offered = string.match(before, '^([^.]*)%.'), string.match(digest, '^([^.]*)%.')
+  if hash ~= '' then return hash == offered end
   -- its id was made up, and its body not digested: compare what there is of it, behind the first
   -- lines
-  return stands ~= nil and string.match(stands, '\n.*$') == string.match(body, '\n.*$')
+  return known ~= nil and string.match(known, '\n.*$') == string.match(body, '\n.*$')
 end
 
 -- once_due is when a job starts that is not due before `due`. It joins the bucket behind what waits
@@ -110,7 +110,7 @@ local function once_due(due, again)
     local start, note = expected(ds, t, 1, now)
     return start > 0 and math.max(start, due) or 0, note
   end
-  local later, step = k_later(T), t.tl.step
+  local later, step = k_later(name), t.timeline.step
   local before = call('ZCOUNT', later, '-inf', '(' .. int(due))
   local start, note = expected(ds, t, waiting + before + 1, now)
   if start == 0 then return start, note end
@@ -120,8 +120,8 @@ local function once_due(due, again)
   else
     local i = 1
     while i <= before do -- the ith before it is due then, and i - 1 stand between them
-      local d = call('ZRANGE', later, before - i, before - i, 'WITHSCORES')[2]
-      start = math.max(start, d + i * step)
+      local its_due = call('ZRANGE', later, before - i, before - i, 'WITHSCORES')[2]
+      start = math.max(start, its_due + i * step)
       i = math.max(i + 1, math.floor(i * 1.1))
     end
   end
@@ -130,25 +130,25 @@ local function once_due(due, again)
 end
 
 -- standing is the answer to an offer of a job that has not ended, or is dead and kept.
-local function standing(id, digest, body, stands)
-  local h, j = header(stands), state(T, id)
-  local st = j and j.st or 'w'
-  local status = h.digest == digest and 'accepted' or not same(h.digest, digest, body, stands) and 'conflict'
-    or st == 'x' and 'dead' or 'duplicate'
-  if st == 'r' or st == 'c' then return { status, 0, int(j.slot), '-1', st, '' } end
-  if st == 'x' then return { status, 0, '0', '-1', st, '' } end
-  if st == 'o' then
-    local rank = call('ZRANK', k_outs(T), id) or 0
-    return { status, 0, int(likely(t.tl, rank, now, ds.grace)), '-1', st, '' }
+local function standing(id, digest, body, known)
+  local header, j = read_header(known), state(name, id)
+  local letter = j and j.state or 'w'
+  local status = header.digest == digest and 'accepted' or not same(header.digest, digest, body, known) and 'conflict'
+    or letter == 'x' and 'dead' or 'duplicate'
+  if letter == 'r' or letter == 'c' then return { status, 0, int(j.slot), '-1', letter, '' } end
+  if letter == 'x' then return { status, 0, '0', '-1', letter, '' } end
+  if letter == 'o' then
+    local rank = call('ZRANK', k_outs(name), id) or 0
+    return { status, 0, int(likely(t.timeline, rank, now, ds.grace)), '-1', letter, '' }
   end
-  local due = call('ZSCORE', k_later(T), id)
+  local due = call('ZSCORE', k_later(name), id)
   if due then
     local start, note = once_due(tonumber(due), j)
     return { status, 0, int(start), '-1', j and 'z' or 'l', note }
   end
-  local position = place_of(T, id, j and j.since or h.since)
+  local position = place_of(name, id, j and j.since or header.since)
   local start, note = expected(ds, t, math.max(position, 1), now)
-  return { status, position, int(start), '-1', st, note }
+  return { status, position, int(start), '-1', letter, note }
 end
 
 local LOOK = 16 -- waiting jobs that are looked at where some may have waited too long
@@ -160,33 +160,33 @@ local LOOK = 16 -- waiting jobs that are looked at where some may have waited to
 -- never rises. in_vain: nothing that happens later in this call makes another look worth while.
 local in_vain, ended = false, 0
 local function expire_or_drop()
-  local drop, expires = on_full == 'drop-oldest', nrule(ds, t, 'p:wait') > 0 or t.own_wait
+  local drop, expires = on_full == 'drop-oldest', rule_number(ds, t, 'p:wait') > 0 or t.own_wait
   if in_vain or not drop and not expires then return nil end
-  local need = lvl - depth + 1
+  local need = level_now - depth + 1
   local most = math.min(need, math.max(1, BATCH - ended))
   local ends, oldest = {}, {}
   local function look(ids, in_order)
     for _, id in ipairs(ids) do
       if #ends == most or not expires and #oldest == most then return end
-      local j = state(T, id)
-      local body = not (j and (j.att > 0 or j.st ~= 'w')) and call('HGET', k_jobs(T), id)
+      local j = state(name, id)
+      local body = not (j and (j.attempts > 0 or j.state ~= 'w')) and call('HGET', k_jobs(name), id)
       if body then
-        local h = header(body)
-        if overdue(ds, t, h, now) then
-          ends[#ends + 1] = { id, j or fresh(h.since), 'expired' }
+        local header = read_header(body)
+        if overdue(ds, t, header, now) then
+          ends[#ends + 1] = { id, j or fresh(header.since), 'expired' }
         elseif not drop then
           if in_order and not t.own_wait then return end -- those behind it have waited less
         elseif #oldest < most then
-          oldest[#oldest + 1] = { id, j or fresh(h.since), 'dropped' }
+          oldest[#oldest + 1] = { id, j or fresh(header.since), 'dropped' }
         end
       end
     end
   end
-  look(call('ZRANGE', k_back(T), 0, 2 * BATCH - 1))
-  look(call('LRANGE', k_wait(T), 0, (expires and math.max(most, LOOK) or most) - 1), true)
-  for _, o in ipairs(oldest) do
+  look(call('ZRANGE', k_back(name), 0, 2 * BATCH - 1))
+  look(call('LRANGE', k_wait(name), 0, (expires and math.max(most, LOOK) or most) - 1), true)
+  for _, ending in ipairs(oldest) do
     if #ends == most then break end
-    ends[#ends + 1] = o
+    ends[#ends + 1] = ending
   end
   if #ends < need and not (drop and #ends == most) then
     in_vain = true
@@ -205,29 +205,29 @@ local function until_room()
   local at, why = expected(ds, t, 1, now)
   if RETRY[why] then return RETRY[why] end
   if waiting == 0 then -- the first of those that are not due yet
-    at = math.max(at, tonumber(call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')[2] or now))
+    at = math.max(at, tonumber(call('ZRANGE', k_later(name), 0, 0, 'WITHSCORES')[2] or now))
   end
-  if at - now < 1000 then at = now + math.max(t.tl.step, 1000) end -- its turn came, and it has not left yet
+  if at - now < 1000 then at = now + math.max(t.timeline.step, 1000) end -- its turn came, and it has not left yet
   return math.min(at - now, LATEST)
 end
 
 local room_in -- the same for all of a call
 
 local function offer(id, delay, at, digest, body)
-  local stands = call('HGET', k_jobs(T), id)
-  if stands then return standing(id, digest, body, stands) end
-  local before = call('GET', k_end(T, id))
+  local known = call('HGET', k_jobs(name), id)
+  if known then return standing(id, digest, body, known) end
+  local before = call('GET', k_end(name, id))
   if before then
-    local how, as = string.match(before, '^(%S+) %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
-    how, as = how or '', as or '-' -- it may be nothing of ours
-    if as == digest then return { 'accepted', 0, '0', '-1', how, '' } end
-    if not same(as, digest, body) then return { 'conflict', 0, '0', '-1', how, '' } end
+    local how, its_digest = string.match(before, '^(%S+) %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
+    how, its_digest = how or '', its_digest or '-' -- it may be nothing of ours
+    if its_digest == digest then return { 'accepted', 0, '0', '-1', how, '' } end
+    if not same(its_digest, digest, body) then return { 'conflict', 0, '0', '-1', how, '' } end
     if how == 'done' then return { 'duplicate', 0, '0', '-1', how, '' } end
   end
   if ds.unknown == 'refuse' and not t.ver then return { 'unknown', 0, '0', '-1', '', '' } end
 
   local ends = {}
-  if lvl >= depth then
+  if level_now >= depth then
     ends = expire_or_drop()
     if not ends then
       room_in = room_in or int(until_room())
@@ -239,23 +239,23 @@ local function offer(id, delay, at, digest, body)
   if not agreed then return { 'limited', 0, '0', '0', '', '', says } end
 
   local since = math.max(at ~= '0' and tonumber(at) or now + delay, now)
-  call('HSET', k_jobs(T), id, int(since + (nth - 3) / FIELDS) .. ' ' .. body)
-  if before then call('DEL', k_end(T, id)) end -- it ended without having been done, and begins anew
-  for _, e in ipairs(ends) do
-    if call('ZREM', k_back(T), e[1]) == 0 then call('LREM', k_wait(T), 1, e[1]) end
-    finished(ds, t, e[1], e[2], e[3], '', now)
+  call('HSET', k_jobs(name), id, int(since + (nth - 3) / FIELDS) .. ' ' .. body)
+  if before then call('DEL', k_end(name, id)) end -- it ended without having been done, and begins anew
+  for _, ending in ipairs(ends) do
+    if call('ZREM', k_back(name), ending[1]) == 0 then call('LREM', k_wait(name), 1, ending[1]) end
+    finished(ds, t, ending[1], ending[2], ending[3], '', now)
   end
-  ended, lvl, waiting = ended + #ends, lvl - #ends + 1, waiting - #ends
-  if header(int(since) .. ' ' .. body).wait > 0 then put(t, 'own_wait', '1') end
+  ended, level_now, waiting = ended + #ends, level_now - #ends + 1, waiting - #ends
+  if read_header(int(since) .. ' ' .. body).max_wait > 0 then put(t, 'own_wait', '1') end
   agreed, says = consult(ds, rules, now, true)
   count(ds, t, 'accepted')
   changed, in_vain = true, false
   if since > now then
-    call('ZADD', k_later(T), int(since), id)
+    call('ZADD', k_later(name), int(since), id)
     local start, note = once_due(since)
     return { 'accepted', 0, int(start), '0', 'l', note, says }
   end
-  call('RPUSH', k_wait(T), id)
+  call('RPUSH', k_wait(name), id)
   waiting = waiting + 1
   local start, note = expected(ds, t, waiting, now)
   return { 'accepted', waiting, int(start), '0', 'w', note, says }
@@ -269,6 +269,6 @@ if changed then
   if settle(ds, t, now) then wake() end
   save(ds)
 else
-  call('DEL', P .. '-') -- removes nothing; a server that has become a replica fails here, rather than answer from what it remembers
+  call('DEL', PREFIX .. '-') -- removes nothing; a server that has become a replica fails here, rather than answer from what it remembers
 end
 return reply

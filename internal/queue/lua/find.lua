@@ -11,10 +11,10 @@
 
 -- include place
 
-local T, id = ARGV[2], ARGV[3]
-local body = call('HGET', k_jobs(T), id)
-if not body then return { '', '', call('GET', k_end(T, id)) or '', '', '', 0 } end
-local line = call('HGET', k_state(T), id) or ''
-local due = call('ZSCORE', k_later(T), id) or ''
+local name, id = ARGV[2], ARGV[3]
+local body = call('HGET', k_jobs(name), id)
+if not body then return { '', '', call('GET', k_end(name, id)) or '', '', '', 0 } end
+local line = call('HGET', k_state(name), id) or ''
+local due = call('ZSCORE', k_later(name), id) or ''
 local waits = due == '' and (line == '' or string.sub(line, 1, 2) == 'w ')
-return { body, line, '', due, call('ZSCORE', k_dead(T), id) or '', waits and place_of(T, id, header(body).since) or 0 }
+return { body, line, '', due, call('ZSCORE', k_dead(name), id) or '', waits and place_of(name, id, read_header(body).since) or 0 }

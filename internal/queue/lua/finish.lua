@@ -32,21 +32,21 @@ local woken, freed = false, false -- something may leave earlier; a place is fre
 
 -- replayed answers a report that was made before: what became of the job, and the next job if it is
 -- still this worker's.
-local function replayed(answer, nx, more)
+local function replayed(answer, next_job, next_token)
   local reply = { answer }
-  local T2, id2 = string.match(nx, '^([^/]+)/(.+)$')
-  if T2 and more ~= '-' then
-    local j2, body = state(T2, id2), call('HGET', k_jobs(T2), id2)
-    if j2 and body and (j2.st == 'r' or j2.st == 'c') and j2.tok == more then
-      for _, v in ipairs(granted(ds, load(ds, cache, T2, now), id2, j2, now, body)) do reply[#reply + 1] = v end
+  local next_name, next_id = string.match(next_job, '^([^/]+)/(.+)$')
+  if next_name and next_token ~= '-' then
+    local next_j, body = state(next_name, next_id), call('HGET', k_jobs(next_name), next_id)
+    if next_j and body and (next_j.state == 'r' or next_j.state == 'c') and next_j.token == next_token then
+      for _, v in ipairs(granted(ds, load(ds, cache, next_name, now), next_id, next_j, now, body)) do reply[#reply + 1] = v end
     end
   end
   return reply
 end
 
--- take_next starts the next job of the downstream under the token `more`. Returns tenant, id, job,
+-- take_next starts the next job of the downstream under `next_token`. Returns tenant, id, job,
 -- body; or nil.
-local function take_next(more)
+local function take_next(next_token)
   if not promoted then
     promote(ds, cache, now)
     promoted = true
@@ -57,38 +57,38 @@ local function take_next(more)
   local t, id, j, body = pick(ds, cache, now, true)
   if num(ds, 'out') < out then freed = true end -- the place that was kept for a ticket
   if not t then return nil end
-  entered(ds, t, j, more, true)
-  run(ds, t, id, j, next_slot(ds, t, now), more, now)
+  entered(ds, t, j, next_token, true)
+  run(ds, t, id, j, next_slot(ds, t, now), next_token, now)
   touched[t.name], gave[t.name] = t, true
   return t, id, j, body
 end
 
 -- retry has a job wait out its backoff.
 local function retry(ds, t, id, j, text, at)
-  j.st, j.err = 'z', text
+  j.state, j.error = 'z', text
   store(t.name, id, j)
   call('ZADD', k_later(t.name), int(at), id)
   count(ds, t, 'retried')
 end
 
-local function report(T, id, tok, outcome, delay, text, more, late)
-  local j = state(T, id)
+local function report(name, id, token, outcome, delay, text, next_token, late)
+  local j = state(name, id)
   if not j then
-    local ended = call('GET', k_end(T, id))
+    local ended = call('GET', k_end(name, id))
     if ended then
-      local how, last, nx = string.match(ended, '^(%S+) %S+ %S+ %S+ (%S+) %S+ %S+ %S+ (%S+)')
-      if last == tok then return replayed(how, nx, more) end
+      local how, last, next_job = string.match(ended, '^(%S+) %S+ %S+ %S+ (%S+) %S+ %S+ %S+ (%S+)')
+      if last == token then return replayed(how, next_job, next_token) end
     end
     return { 'stale' }
   end
-  if j.tok ~= tok then return { 'stale' } end
-  if j.st ~= 'r' and j.st ~= 'c' then
-    return replayed(j.st == 'x' and 'dead' or j.st == 'z' and 'retry' or 'back', j.nx, more)
+  if j.token ~= token then return { 'stale' } end
+  if j.state ~= 'r' and j.state ~= 'c' then
+    return replayed(j.state == 'x' and 'dead' or j.state == 'z' and 'retry' or 'back', j.next, next_token)
   end
 
-  local t = load(ds, cache, T, now)
-  touched[T] = t
-  local cancelled, attempt = j.st == 'c', j.att
+  local t = load(ds, cache, name, now)
+  touched[name] = t
+  local cancelled, attempt = j.state == 'c', j.attempts
   local unstarted = late == '-' and (outcome == 'back' or outcome == 'dead')
   if unstarted then called_off(j) else began(ds, t, j) end
   local throttled = outcome == 'throttled' or outcome == 'throttled-all'
@@ -97,23 +97,23 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   elseif outcome ~= 'back' and not unstarted and num(t, 'row') > 0 then
     put(t, 'row', 0)
   end
-  local chains = more ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'uncharged' or outcome == 'dead')
+  local chains = next_token ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'uncharged' or outcome == 'dead')
   left(ds, t, id, j, chains)
   if late ~= '-' then -- how long its jobs run, on average of the last eight or so
     local took = math.max(0, now - j.slot)
     put(t, 'took', t.took and math.floor(t.took + (took - t.took) / 8) or took)
   end
-  if busy(t) + 1 == nrule(ds, t, 'p:cap') then -- it was in no book while it was full
+  if busy(t) + 1 == rule_number(ds, t, 'p:cap') then -- it was in no book while it was full
     woken = settle(ds, t, now) or woken
     promoted = false
   end
   -- The next job is picked before this one is written down, so that the receipt names it.
-  local t2, id2, j2, body2
+  local next_t, next_id, next_j, next_body
   if chains then
-    t2, id2, j2, body2 = take_next(more)
-    if t2 then j.nx = t2.name .. '/' .. id2 else place(tok, -1) end
+    next_t, next_id, next_j, next_body = take_next(next_token)
+    if next_t then j.next = next_t.name .. '/' .. next_id else place(token, -1) end
   end
-  if not t2 then freed = true end
+  if not next_t then freed = true end
 
   local answer
   if outcome == 'ok' then
@@ -123,24 +123,24 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     finished(ds, t, id, j, 'cancelled', text, now)
     answer = 'cancelled'
   elseif outcome == 'back' then
-    if not unstarted then j.fg = j.fg + 1 end
-    to_front(T, id, j)
+    if not unstarted then j.forgiven = j.forgiven + 1 end
+    to_front(name, id, j)
     answer = 'back'
   elseif throttled or outcome == 'uncharged' then
     if throttled then
       local h = outcome == 'throttled' and t or ds
       if num(h, 'until') < now + delay then
         put(h, 'until', now + delay)
-        tell_paused(outcome == 'throttled' and T or '')
+        tell_paused(outcome == 'throttled' and name or '')
       end
       count(ds, t, 'throttled')
     end
-    j.fg, j.throttles, j.err = j.fg + 1, j.throttles + 1, text
-    if j.throttles >= nrule(ds, t, 'p:throttles') then
+    j.forgiven, j.throttles, j.error = j.forgiven + 1, j.throttles + 1, text
+    if j.throttles >= rule_number(ds, t, 'p:throttles') then
       bury(ds, t, id, j, throttled and 'throttled' or 'failed', text, now)
       answer = 'dead'
     elseif throttled then
-      to_front(T, id, j)
+      to_front(name, id, j)
       answer = 'back'
     else
       retry(ds, t, id, j, text, now + delay)
@@ -148,9 +148,9 @@ local function report(T, id, tok, outcome, delay, text, more, late)
     end
   else
     count(ds, t, 'failed')
-    local h = header(call('HGET', k_jobs(T), id))
-    local most = h.attempts > 0 and h.attempts or nrule(ds, t, 'p:attempts')
-    if outcome == 'dead' or j.att - j.fg >= most then
+    local header = read_header(call('HGET', k_jobs(name), id))
+    local most = header.max_attempts > 0 and header.max_attempts or rule_number(ds, t, 'p:attempts')
+    if outcome == 'dead' or j.attempts - j.forgiven >= most then
       bury(ds, t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
       answer = 'dead'
     else
@@ -160,12 +160,12 @@ local function report(T, id, tok, outcome, delay, text, more, late)
   end
   if ds.log then
     local became = answer == 'back' and outcome ~= 'back' and 'throttled' or answer
-    log(ds, 'f', T, id, int(attempt), became, late, int(now - j.slot))
+    log(ds, 'f', name, id, int(attempt), became, late, int(now - j.slot))
   end
   local reply = { answer }
   if throttled then reply = { answer, 'throttled', num(t, 'row') } end
-  if t2 then
-    for _, v in ipairs(granted(ds, t2, id2, j2, now, body2)) do reply[#reply + 1] = v end
+  if next_t then
+    for _, v in ipairs(granted(ds, next_t, next_id, next_j, now, next_body)) do reply[#reply + 1] = v end
   end
   return reply
 end
@@ -176,8 +176,8 @@ for i = 2, #ARGV, FIELDS do
     ARGV[i + 7])
   replies[#replies + 1] = ok and reply or { 'fault', tostring(type(reply) == 'table' and reply.err or reply) }
 end
-for T, t in pairs(touched) do
-  if gave[T] then woken = picked(ds, t, now) or woken else woken = settle(ds, t, now) or woken end
+for name, t in pairs(touched) do
+  if gave[name] then woken = picked(ds, t, now) or woken else woken = settle(ds, t, now) or woken end
 end
 for _, t in pairs(cache) do save(t) end -- heal may have changed those that were only looked at
 if woken or ds.unfinished or (freed and ds.blocked == '1') then wake() end

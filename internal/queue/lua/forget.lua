@@ -13,16 +13,16 @@
 -- include tenant
 
 allow_oom()
-local now, T = clock(), ARGV[2]
-local what = unseen(T)
-if what and call('EXISTS', k_tenant(T)) == 0 then return what end
+local now, name = clock(), ARGV[2]
+local what = unseen(name)
+if what and call('EXISTS', k_tenant(name)) == 0 then return what end
 local ds = downstream(now)
-local t = tenant(ds, T, now)
-local dead = call('ZCARD', k_dead(T))
-if level(T) > 0 or busy(t) > 0 or dead > 0 then return { level(T), busy(t), dead } end
+local t = tenant(ds, name, now)
+local dead = call('ZCARD', k_dead(name))
+if level(name) > 0 or busy(t) > 0 or dead > 0 then return { level(name), busy(t), dead } end
 call('HDEL', t.key, 'ver', 'until', tenant_policy())
-call('PEXPIRE', t.key, int(math.ceil(2 * t.tl.step / 1000) + 10000))
-call('ZREM', K_TENANTS, T)
-call('ZREM', K_DUE, T)
-call('ZREM', K_READY, T)
+call('PEXPIRE', t.key, int(math.ceil(2 * t.timeline.step / 1000) + 10000))
+call('ZREM', K_TENANTS, name)
+call('ZREM', K_DUE, name)
+call('ZREM', K_READY, name)
 return {}

@@ -23,21 +23,21 @@
 -- include slot
 
 allow_oom()
-local now, T, id, old, new = clock(), ARGV[2], ARGV[3], ARGV[5], ARGV[6]
+local now, name, id, old, new = clock(), ARGV[2], ARGV[3], ARGV[5], ARGV[6]
 local receipt = k_receipt(new) -- for a repeated call
 local ticket = old == '-'
 local ds = downstream(now)
-local t = tenant(ds, T, now)
+local t = tenant(ds, name, now)
 
-local function mine(j) return j and (j.st == 'r' or j.st == 'c') and j.tok == new end
-local j, body = state(T, id), call('HGET', k_jobs(T), id)
+local function mine(j) return j and (j.state == 'r' or j.state == 'c') and j.token == new end
+local j, body = state(name, id), call('HGET', k_jobs(name), id)
 if ticket and not mine(j) then
   local before = call('GET', receipt)
-  j = before and state(T, before)
+  j = before and state(name, before)
   if mine(j) then
-    id, body = before, call('HGET', k_jobs(T), before)
+    id, body = before, call('HGET', k_jobs(name), before)
   else
-    id, j, body = oldest_out(T)
+    id, j, body = oldest_out(name)
   end
 end
 if not j or not body then return { 'gone' } end
@@ -51,16 +51,16 @@ local function freed(reply)
 end
 
 -- unused logs that a start, whose slot was missed, never happened.
-local function unused(became) if ds.log then log(ds, 'f', T, id, int(j.att), became, '-', int(now - j.slot)) end end
+local function unused(became) if ds.log then log(ds, 'f', name, id, int(j.attempts), became, '-', int(now - j.slot)) end end
 
-if j.st == 'c' and j.tok == old then -- cancelled, and its slot was missed: it need not start to end
+if j.state == 'c' and j.token == old then -- cancelled, and its slot was missed: it need not start to end
   unused('cancelled')
   left(ds, t, id, j)
   called_off(j)
   finished(ds, t, id, j, 'cancelled', '', now)
   return freed({ 'gone' })
 end
-if not (ticket and j.st == 'o' or j.st == 'r' and j.tok == old) then return { 'gone' } end
+if not (ticket and j.state == 'o' or j.state == 'r' and j.token == old) then return { 'gone' } end
 
 -- back: nothing starts. A job that had a slot returns to the front; a ticket sends the youngest.
 local function back(why)
@@ -70,13 +70,13 @@ local function back(why)
     unused('back')
     left(ds, t, id, j)
     called_off(j)
-    to_front(T, id, j)
+    to_front(name, id, j)
   end
   return freed({ 'back', why })
 end
 
-if ticket and j.att == 0 and overdue(ds, t, header(body), now) then
-  inherit(T, id, ARGV[3], ARGV[4])
+if ticket and j.attempts == 0 and overdue(ds, t, read_header(body), now) then
+  inherit(name, id, ARGV[3], ARGV[4])
   left(ds, t, id, j)
   finished(ds, t, id, j, 'expired', '', now)
   return freed({ 'expired' })
@@ -85,7 +85,7 @@ if num(t, 'until') > now or num(ds, 'until') > now then return back('paused') en
 local slot = next_slot(ds, t, now)
 if slot - now > ds.hold then return back('early') end
 if ticket then
-  inherit(T, id, ARGV[3], ARGV[4])
+  inherit(name, id, ARGV[3], ARGV[4])
   left(ds, t, id, j)
   entered(ds, t, j, new)
   if id ~= ARGV[3] then call('SET', receipt, id, 'PX', 60000) end

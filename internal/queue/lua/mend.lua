@@ -24,10 +24,10 @@
 
 local FAR = 5000 -- entries of a list that a call walks over
 
-local mends, T = ARGV[2] == '1', ARGV[3]
+local mends, name = ARGV[2] == '1', ARGV[3]
 local now = clock()
 local ds = downstream(now)
-local t = tenant(ds, T, now)
+local t = tenant(ds, name, now)
 local found, ids, goes_on, wrong = {}, {}, '0', false
 if mends then
   allow_oom()
@@ -48,68 +48,68 @@ local function each(scanned, step, look)
 end
 
 -- gone is the kind of an entry whose job is not there.
-local function gone(id) return call('EXISTS', k_end(T, id)) == 1 and 'stray' or 'body' end
+local function gone(id) return call('EXISTS', k_end(name, id)) == 1 and 'stray' or 'body' end
 
--- entry looks at an entry of a sorted set, whose job should be in the state `st`. If the job is
+-- entry looks at an entry of a sorted set, whose job should be in the state `letter`. If the job is
 -- where its state says, the entry is left over; if it is in no other book, its state is. With
 -- `anew`, a state that is lost is written anew.
-local function entry(key, id, st, anew)
-  local j, body = state(T, id), call('HGET', k_jobs(T), id)
+local function entry(key, id, letter, anew)
+  local j, body = state(name, id), call('HGET', k_jobs(name), id)
   if not body then
     if find(gone(id), id) then call('ZREM', key, id) end
-  elseif j and j.st ~= st then
-    if held(T, id, j) then
+  elseif j and j.state ~= letter then
+    if held(name, id, j) then
       if find('stray', id) then call('ZREM', key, id) end
     elseif find('state', id) then
-      j.st = st
-      store(T, id, j)
+      j.state = letter
+      store(name, id, j)
     end
   elseif not j and anew and find('state', id) then
-    j = fresh(header(body).since)
-    j.st, j.err = st, 'what was known of its starts is lost'
-    store(T, id, j)
+    j = fresh(read_header(body).since)
+    j.state, j.error = letter, 'what was known of its starts is lost'
+    store(name, id, j)
   end
 end
 
 -- line looks at a state whose job may be gone.
 local function line(id)
-  if call('HEXISTS', k_jobs(T), id) == 1 then return end
-  local j = state(T, id)
-  local runs = j and (j.st == 'r' or j.st == 'c')
+  if call('HEXISTS', k_jobs(name), id) == 1 then return end
+  local j = state(name, id)
+  local runs = j and (j.state == 'r' or j.state == 'c')
   if runs then
-    if not held(T, id, j) and find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), T .. ' ' .. id) end
+    if not held(name, id, j) and find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), name .. ' ' .. id) end
   elseif find(gone(id), id) then
     if j then left(ds, t, id, j) end
-    for _, key in ipairs({ k_back(T), k_later(T), k_dead(T) }) do call('ZREM', key, id) end
-    call('HDEL', k_state(T), id)
+    for _, key in ipairs({ k_back(name), k_later(name), k_dead(name) }) do call('ZREM', key, id) end
+    call('HDEL', k_state(name), id)
   end
 end
 
 -- backoff is the longest that a job can have to wait after its last start, in µs: it may come late,
 -- and never early.
 local function backoff(j)
-  local least, most = nrule(ds, t, 'p:bmin'), nrule(ds, t, 'p:bmax')
-  return 1000 * math.max(least, math.min(most, least * 2 ^ math.max(0, j.att - j.fg - 1)))
+  local least, most = rule_number(ds, t, 'p:bmin'), rule_number(ds, t, 'p:bmax')
+  return 1000 * math.max(least, math.min(most, least * 2 ^ math.max(0, j.attempts - j.forgiven - 1)))
 end
 
 local function job(id, body)
-  local j = state(T, id)
-  if call('ZSCORE', K_RUN, T .. ' ' .. id) and not (j and (j.st == 'r' or j.st == 'c')) then return end -- its lease decides
-  if j and held(T, id, j) then return end
+  local j = state(name, id)
+  if call('ZSCORE', K_RUN, name .. ' ' .. id) and not (j and (j.state == 'r' or j.state == 'c')) then return end -- its lease decides
+  if j and held(name, id, j) then return end
   if not j then
-    for _, key in ipairs({ k_back(T), k_later(T), k_outs(T), k_dead(T) }) do
+    for _, key in ipairs({ k_back(name), k_later(name), k_outs(name), k_dead(name) }) do
       if call('ZSCORE', key, id) then return end
     end
-    if not call('ZSCORE', K_OUT, T .. ' ' .. id) then ids[#ids + 1] = id end
-  elseif j.st == 'r' or j.st == 'c' then
-    if find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), T .. ' ' .. id) end
-  elseif j.st == 'z' then
-    if find('delayed', id) then call('ZADD', k_later(T), int(now + backoff(j)), id) end
-  elseif j.st == 'x' then
-    if find('dead', id) then call('ZADD', k_dead(T), int(now), id) end
-  elseif find(j.st == 'o' and 'out' or 'waiting', id) then
+    if not call('ZSCORE', K_OUT, name .. ' ' .. id) then ids[#ids + 1] = id end
+  elseif j.state == 'r' or j.state == 'c' then
+    if find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), name .. ' ' .. id) end
+  elseif j.state == 'z' then
+    if find('delayed', id) then call('ZADD', k_later(name), int(now + backoff(j)), id) end
+  elseif j.state == 'x' then
+    if find('dead', id) then call('ZADD', k_dead(name), int(now), id) end
+  elseif find(j.state == 'o' and 'out' or 'waiting', id) then
     left(ds, t, id, j)
-    to_front(T, id, j)
+    to_front(name, id, j)
   end
 end
 
@@ -117,19 +117,19 @@ end
 -- should not be in it is passed over in its turn; it is taken out where that walks over few
 -- entries.
 local function waits(from)
-  local list = k_wait(T)
+  local list = k_wait(name)
   local length = call('LLEN', list)
   ids = call('LRANGE', list, -from - BATCH, -from - 1)
   local walks = length <= FAR and math.floor(FAR / math.max(length, 1)) or 0
   local took, more = 0, from + BATCH < length
   for _, id in ipairs(ids) do
-    local j, stands = state(T, id), call('HEXISTS', k_jobs(T), id) == 1
-    if length <= FAR and (not stands or j and j.st ~= 'w') then
+    local j, kept = state(name, id), call('HEXISTS', k_jobs(name), id) == 1
+    if length <= FAR and (not kept or j and j.state ~= 'w') then
       if took == walks then
         goes_on = int(from) -- the rest of this page in another call
         return
       end
-      if find(stands and 'stray' or gone(id), id) then
+      if find(kept and 'stray' or gone(id), id) then
         call('LREM', list, 1, id)
         took = took + 1
       end
@@ -140,8 +140,8 @@ end
 
 -- missing looks at one that may be in no book, or in the list twice.
 local function missing(id)
-  local list, body = k_wait(T), call('HGET', k_jobs(T), id)
-  if not body or state(T, id) then return end
+  local list, body = k_wait(name), call('HGET', k_jobs(name), id)
+  if not body or state(name, id) then return end
   job(id, body)
   if #ids == 0 then return end
   ids = {}
@@ -150,39 +150,39 @@ local function missing(id)
     if find('stray', id) then call('LREM', list, -1, id) end
   end
   if at[1] or call('LPOS', list, id, 'RANK', -1, 'MAXLEN', FAR) then return end
-  if call('EXISTS', k_end(T, id)) == 1 then
-    if find('ended', id) then call('HDEL', k_jobs(T), id) end
+  if call('EXISTS', k_end(name, id)) == 1 then
+    if find('ended', id) then call('HDEL', k_jobs(name), id) end
     return
   end
-  local since, length = header(body).since, call('LLEN', list)
+  local since, length = read_header(body).since, call('LLEN', list)
   if since > now then
-    if find('delayed', id) then call('ZADD', k_later(T), int(since), id) end
+    if find('delayed', id) then call('ZADD', k_later(name), int(since), id) end
   elseif find('waiting', id) then
-    local place = accepted_before(T, since, 0, length)
+    local place = accepted_before(name, since, 0, length)
     if place == length then
       call('RPUSH', list, id)
     elseif length <= FAR then
       call('LINSERT', list, 'BEFORE', call('LINDEX', list, place), id)
     else
-      to_front(T, id, fresh(since)) -- its place is too far in: rather early than late
+      to_front(name, id, fresh(since)) -- its place is too far in: rather early than late
     end
   end
 end
 
 -- What comes later was perhaps never out, and has no state; a job that is out and has none is
 -- brought back by release in its time.
-local sets = { back = { k_back(T), 'w', true }, dead = { k_dead(T), 'x', true },
-  later = { k_later(T), 'z', false }, outs = { k_outs(T), 'o', false } }
+local sets = { back = { k_back(name), 'w', true }, dead = { k_dead(name), 'x', true },
+  later = { k_later(name), 'z', false }, outs = { k_outs(name), 'o', false } }
 local what, from = ARGV[4], ARGV[5]
 if what == 'lines' then
-  each(call('HSCAN', k_state(T), from, 'COUNT', BATCH), 2, line)
+  each(call('HSCAN', k_state(name), from, 'COUNT', BATCH), 2, line)
 elseif sets[what] then
-  local key, st, anew = unpack(sets[what])
-  each(call('ZSCAN', key, from, 'COUNT', BATCH), 2, function(id) entry(key, id, st, anew) end)
+  local key, letter, anew = unpack(sets[what])
+  each(call('ZSCAN', key, from, 'COUNT', BATCH), 2, function(id) entry(key, id, letter, anew) end)
 elseif what == 'waits' then
   waits(tonumber(from))
 elseif what == 'jobs' then
-  each(call('HSCAN', k_jobs(T), from, 'COUNT', BATCH), 2, job)
+  each(call('HSCAN', k_jobs(name), from, 'COUNT', BATCH), 2, job)
 else
   for i = 5, #ARGV do missing(ARGV[i]) end
 end

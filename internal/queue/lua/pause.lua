@@ -12,17 +12,17 @@
 -- include tenant
 
 allow_oom()
-local now, T, for_ = clock(), ARGV[2], tonumber(ARGV[3])
-local what = unseen(T)
+local now, name, duration = clock(), ARGV[2], tonumber(ARGV[3])
+local what = unseen(name)
 if what then return what end
-local ends = for_ < 0 and FOREVER or for_ > 0 and now + for_ or 0
+local ends = duration < 0 and FOREVER or duration > 0 and now + duration or 0
 local ds = downstream(now)
 local was
-if T == '' then
+if name == '' then
   was = num(ds, 'until') > now
   put(ds, 'until', ends)
 else
-  local t = tenant(ds, T, now)
+  local t = tenant(ds, name, now)
   heal(ds, t, now)
   was = num(t, 'until') > now
   put(t, 'until', ends)
@@ -33,7 +33,7 @@ else
 end
 save(ds)
 -- Only what changes is logged, so that a repeated call is not.
-if ends > 0 and not was then log(ds, 'p', T == '' and '-' or T, int(ends)) end
-if ends == 0 and was then log(ds, 'r', T == '' and '-' or T) end
-if ends == 0 then wake() else tell_paused(T) end
+if ends > 0 and not was then log(ds, 'p', name == '' and '-' or name, int(ends)) end
+if ends == 0 and was then log(ds, 'r', name == '' and '-' or name) end
+if ends == 0 then wake() else tell_paused(name) end
 return int(ends)

@@ -11,13 +11,13 @@
 -- include policies
 
 allow_oom()
-local now, T = clock(), ARGV[2]
-if T == '' then
+local now, name = clock(), ARGV[2]
+if name == '' then
   write_downstream(3, #ARGV, now, false)
 else
   local ds = downstream(now)
   save(ds)
-  write_tenant(ds, T, 3, #ARGV, now, false)
+  write_tenant(ds, name, 3, #ARGV, now, false)
 end
 wake()
 return 1

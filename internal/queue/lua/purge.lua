@@ -11,25 +11,25 @@
 -- include job
 
 allow_oom()
-local now, T = clock(), ARGV[2]
-local what = unseen(T)
+local now, name = clock(), ARGV[2]
+local what = unseen(name)
 if what then return what end
 local ds = downstream(now)
-local t = tenant(ds, T, now)
+local t = tenant(ds, name, now)
 local n = 0
 local function out(id)
-  local j = state(T, id)
-  if not j or j.st == 'w' or j.st == 'z' then finished(ds, t, id, j or fresh(0), 'cancelled', '', now) end -- else the books were wrong
+  local j = state(name, id)
+  if not j or j.state == 'w' or j.state == 'z' then finished(ds, t, id, j or fresh(0), 'cancelled', '', now) end -- else the books were wrong
   n = n + 1
 end
 while n < BATCH do
-  local id = call('RPOP', k_wait(T)) or call('ZPOPMAX', k_back(T))[1]
+  local id = call('RPOP', k_wait(name)) or call('ZPOPMAX', k_back(name))[1]
   if not id then break end
   out(id)
 end
 if n < BATCH then
-  for _, id in ipairs(call('ZREVRANGE', k_later(T), 0, BATCH - n - 1)) do
-    call('ZREM', k_later(T), id)
+  for _, id in ipairs(call('ZREVRANGE', k_later(name), 0, BATCH - n - 1)) do
+    call('ZREM', k_later(name), id)
     out(id)
   end
 end

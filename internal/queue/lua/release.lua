@@ -32,8 +32,8 @@ if step > 0 then
     if n then call('HSET', K_POOLS, pools[i], n .. ' ' .. int(deadline - step)) end
   end
   for key, ahead in pairs({ [K_OUT] = ticket_ttl, [K_RUN] = ds.lease + ds.hold }) do
-    for _, m in ipairs(call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, 1000)) do
-      call('ZADD', key, int(now + ahead), m)
+    for _, member in ipairs(call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, 1000)) do
+      call('ZADD', key, int(now + ahead), member)
     end
   end
 end
@@ -55,19 +55,19 @@ put(ds, 'clock', now)
 local function back(book, counter, over, bring)
   local members = call('ZRANGEBYSCORE', book, '-inf', int(over), 'LIMIT', 0, BATCH)
   for i = #members, 1, -1 do
-    local T, id = string.match(members[i], '^(%S+) (%S+)$')
-    local t, j = load(ds, cache, T, now), state(T, id)
-    if j and (book == K_OUT and j.st == 'o' or book == K_RUN and (j.st == 'r' or j.st == 'c')) then
+    local name, id = string.match(members[i], '^(%S+) (%S+)$')
+    local t, j = load(ds, cache, name, now), state(name, id)
+    if j and (book == K_OUT and j.state == 'o' or book == K_RUN and (j.state == 'r' or j.state == 'c')) then
       bring(t, id, j)
     else -- the books were wrong. It is taken out of this one; what is in no other, or cannot be read, is not lost
       call('ZREM', book, members[i])
-      if not j or (j.st == 'w' or j.st == 'o') and not held(T, id, j) then
-        local body = call('HGET', k_jobs(T), id)
-        if call('ZREM', K_OUT, members[i]) + call('ZREM', k_outs(T), id) > 0 or body then -- else it ended, and was counted then
+      if not j or (j.state == 'w' or j.state == 'o') and not held(name, id, j) then
+        local body = call('HGET', k_jobs(name), id)
+        if call('ZREM', K_OUT, members[i]) + call('ZREM', k_outs(name), id) > 0 or body then -- else it ended, and was counted then
           add(t, counter, -1)
           add(ds, counter, -1)
         end
-        if body then to_front(T, id, j or fresh(header(body).since)) end
+        if body then to_front(name, id, j or fresh(read_header(body).since)) end
       end
     end
     settle(ds, t, now)
@@ -95,7 +95,7 @@ while n < limit and n < free do
   picked(ds, t, now)
   out[#out + 1] = t.name
   out[#out + 1] = id
-  out[#out + 1] = int(j.rel)
+  out[#out + 1] = int(j.releases)
 end
 if n == limit or ds.unfinished then more = true end
 if n > 0 then call('PUBLISH', SIGNAL, 't') end
@@ -110,8 +110,8 @@ else
   if call('ZCARD', K_READY) > 0 then
     if n >= free then
       put(ds, 'blocked', '1')
-    elseif ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then
-      at = math.min(at or FOREVER, likely(ds.tl, num(ds, 'out'), now, ds.grace) - ds.lead)
+    elseif ds.timeline and likely(ds.timeline, num(ds, 'out'), now, ds.grace) > now + ds.lead then
+      at = math.min(at or FOREVER, likely(ds.timeline, num(ds, 'out'), now, ds.grace) - ds.lead)
     else
       more = true
     end
@@ -119,12 +119,12 @@ else
 end
 
 if ARGV[4] == '1' then -- forget tenants whose hash has timed out
-  for _, T in ipairs(call('ZRANGEBYSCORE', K_TENANTS, '-inf', int(now - IDLE_TTL * 1000), 'LIMIT', 0, BATCH)) do
-    if call('EXISTS', k_tenant(T)) == 1 then
-      call('ZADD', K_TENANTS, int(now), T)
+  for _, name in ipairs(call('ZRANGEBYSCORE', K_TENANTS, '-inf', int(now - IDLE_TTL * 1000), 'LIMIT', 0, BATCH)) do
+    if call('EXISTS', k_tenant(name)) == 1 then
+      call('ZADD', K_TENANTS, int(now), name)
     else
-      call('ZREM', K_TENANTS, T)
-      if level(T) == 0 then call('UNLINK', k_dead(T), k_jobs(T), k_state(T), k_outs(T), k_back(T)) end -- its dead were too old
+      call('ZREM', K_TENANTS, name)
+      if level(name) == 0 then call('UNLINK', k_dead(name), k_jobs(name), k_state(name), k_outs(name), k_back(name)) end -- its dead were too old
     end
   end
 end

@@ -15,18 +15,18 @@ local now = clock()
 local ds = downstream(now)
 local reply = { int(now) }
 for i = 2, #ARGV do
-  local T = ARGV[i]
-  if not unseen(T) then
-    local hash = call('HGETALL', k_tenant(T))
-    local t = tenant(ds, T, now)
+  local name = ARGV[i]
+  if not unseen(name) then
+    local hash = call('HGETALL', k_tenant(name))
+    local t = tenant(ds, name, now)
     local since = 0
-    local first = call('ZRANGE', k_back(T), 0, 0)[1] or call('LINDEX', k_wait(T), 0)
+    local first = call('ZRANGE', k_back(name), 0, 0)[1] or call('LINDEX', k_wait(name), 0)
     if first then
-      local body = call('HGET', k_jobs(T), first)
-      since = body and header(body).since or 0
+      local body = call('HGET', k_jobs(name), first)
+      since = body and read_header(body).since or 0
     end
     local start, note = expected(ds, t, 1, now)
-    reply[#reply + 1] = { T, bucket(T), call('ZCARD', k_later(T)), call('ZCARD', k_dead(T)), int(since), int(start), note, hash }
+    reply[#reply + 1] = { name, bucket(name), call('ZCARD', k_later(name)), call('ZCARD', k_dead(name)), int(since), int(start), note, hash }
   end
 end
 return reply

@@ -10,15 +10,15 @@
 local RULE_ARGS = 8 -- of an algorithm's function, see buckets.LuaFunctions
 
 -- admission returns the rules as {key, algorithm, where its arguments stand in ARGV}.
-local function admission(ds, T)
+local function admission(ds, name)
   local rules = {}
   if not ds.admit or ds.admit == '' then return rules end
   for line in string.gmatch(ds.admit, '[^\n]+') do
-    local field = {}
-    for f in string.gmatch(line, '[^\t]+') do field[#field + 1] = f end
+    local fields = {}
+    for field in string.gmatch(line, '[^\t]+') do fields[#fields + 1] = field end
     local at = #ARGV
-    for i = 1, RULE_ARGS do ARGV[at + i] = field[4 + i] or '0' end
-    rules[#rules + 1] = { key = k_admit(field[1], field[2] == 'tenant' and T or ''), ask = algorithms[field[4]], at = at + 1 }
+    for i = 1, RULE_ARGS do ARGV[at + i] = fields[4 + i] or '0' end
+    rules[#rules + 1] = { key = k_admit(fields[1], fields[2] == 'tenant' and name or ''), ask = algorithms[fields[4]], at = at + 1 }
   end
   return rules
 end
@@ -29,9 +29,9 @@ end
 -- returns nothing to read.
 local function consult(ds, rules, now, take)
   local all, says = true, {}
-  for i, r in ipairs(rules) do
-    local ok, row = r.ask(r.key, now, r.at, take, take)
-    all = all and ok
+  for i, check in ipairs(rules) do
+    local agrees, row = check.ask(check.key, now, check.at, take, take)
+    all = all and agrees
     says[i] = row
   end
   if #rules > 0 then says[#rules + 1] = ds.admit end

@@ -13,13 +13,13 @@ local function crowd(ds, t, now)
   local most = counts[K_READY] + counts[K_DUE] <= ALL_OF and ALL_OF or SAMPLE
   for book, n in pairs(counts) do
     local names = n > 0 and call('ZRANGE', book, 0, most - 1) or {}
-    for _, T in ipairs(names) do
-      if T ~= t.name then
-        local v = call('HMGET', k_tenant(T), 'out', 'next', 'until', 'vt', 'p:rate', 'p:weight')
-        local events, period = string.match(v[5] or rule(ds, {}, 'p:rate'), '^(%d+)/(%d+)$')
-        list[#list + 1] = { like = n / #names, waiting = bucket(T), out = tonumber(v[1] or 0),
-          first = math.max(now, tonumber(v[2] or 0), tonumber(v[3] or 0)), step = period / events,
-          vt = math.max(num(ds, 'vt'), tonumber(v[4] or 0)), weight = tonumber(v[6] or rule(ds, {}, 'p:weight')) }
+    for _, name in ipairs(names) do
+      if name ~= t.name then
+        local values = call('HMGET', k_tenant(name), 'out', 'next', 'until', 'vt', 'p:rate', 'p:weight')
+        local events, period = string.match(values[5] or rule(ds, {}, 'p:rate'), '^(%d+)/(%d+)$')
+        list[#list + 1] = { like = n / #names, waiting = bucket(name), out = tonumber(values[1] or 0),
+          first = math.max(now, tonumber(values[2] or 0), tonumber(values[3] or 0)), step = period / events,
+          virtual = math.max(num(ds, 'vt'), tonumber(values[4] or 0)), weight = tonumber(values[6] or rule(ds, {}, 'p:weight')) }
       end
     end
   end
@@ -31,16 +31,17 @@ end
 -- has, what its own rate lets pass until then, and what its weight earns it; see pick. The instant
 -- stands on both sides, so it is approached from below.
 local function shared(ds, t, nth, own, first)
-  local vt, at = math.max(num(ds, 'vt'), num(t, 'vt')) + (nth - 1) * 1000000 / nrule(ds, t, 'p:weight'), own
-  for _, o in ipairs(ds.crowd) do
-    o.most = math.max(0, math.min(o.waiting, math.ceil((vt - o.vt) * o.weight / 1000000)))
+  local virtual, at = math.max(num(ds, 'vt'), num(t, 'vt')) + (nth - 1) * 1000000 / rule_number(ds, t, 'p:weight'), own
+  for _, other in ipairs(ds.crowd) do
+    other.most = math.max(0, math.min(other.waiting, math.ceil((virtual - other.virtual) * other.weight / 1000000)))
   end
   for _ = 1, 16 do
     local before = num(ds, 'out') + nth - 1
-    for _, o in ipairs(ds.crowd) do
-      before = before + o.like * math.max(0, math.min(o.most, math.floor((at - o.first) / o.step) + 1 - o.out))
+    for _, other in ipairs(ds.crowd) do
+      local passed = math.floor((at - other.first) / other.step) + 1 - other.out
+      before = before + other.like * math.max(0, math.min(other.most, passed))
     end
-    local later = math.max(own, first + math.floor(before * ds.tl.step))
+    local later = math.max(own, first + math.floor(before * ds.timeline.step))
     if later <= at then break end
     at = later
   end
@@ -56,14 +57,14 @@ local function expected(ds, t, nth, now)
   if num(ds, 'alive') < now then return 0, 'no_workers' end
   if nth > by_time(ds, t, now) then return 0, 'in_flight' end
   local from = math.max(now, paused)
-  local own, turn = math.max(from, earliest(t.tl, now, ds.grace)), num(t, 'out') + nth - 1
-  if not ds.tl then return own + math.floor(turn * t.tl.step), '' end
+  local own, turn = math.max(from, earliest(t.timeline, now, ds.grace)), num(t, 'out') + nth - 1
+  if not ds.timeline then return own + math.floor(turn * t.timeline.step), '' end
 
   -- Of the jobs of a call that follow each other, each SPREAD th is reckoned, and what lies between
   -- on the line.
   if not ds.crowd then ds.crowd = crowd(ds, t, now) end
-  local first = math.max(from, earliest(ds.tl, now, ds.grace))
-  local function at(k) return shared(ds, t, nth + k, own + math.floor((turn + k) * t.tl.step), first) end
+  local first = math.max(from, earliest(ds.timeline, now, ds.grace))
+  local function at(k) return shared(ds, t, nth + k, own + math.floor((turn + k) * t.timeline.step), first) end
   local line = ds.line
   if not line or nth < line.nth or nth >= line.nth + SPREAD then
     line = { nth = nth, at = at(0) }

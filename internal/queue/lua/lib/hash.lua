@@ -5,13 +5,13 @@
 -- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first
 -- write of a script, and only where it may need memory. For what drains the queue; enqueue must not
 -- call it.
-local function allow_oom() call('DEL', P .. '-') end
+local function allow_oom() call('DEL', PREFIX .. '-') end
 
 -- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).
 local function get(key, fields)
-  local v, h = call('HMGET', key, unpack(fields)), { key = key, dirty = {} }
-  for i, f in ipairs(fields) do
-    if v[i] then h[f] = v[i] end
+  local values, h = call('HMGET', key, unpack(fields)), { key = key, dirty = {} }
+  for i, field in ipairs(fields) do
+    if values[i] then h[field] = values[i] end
   end
   return h
 end
@@ -24,9 +24,9 @@ end
 
 local function save(h)
   local args = {}
-  for f, v in pairs(h.dirty) do
-    args[#args + 1] = f
-    args[#args + 1] = type(v) == 'number' and int(v) or v
+  for field, value in pairs(h.dirty) do
+    args[#args + 1] = field
+    args[#args + 1] = type(value) == 'number' and int(value) or value
   end
   h.dirty = {}
   if #args > 0 then call('HSET', h.key, unpack(args)) end

@@ -3,11 +3,11 @@
 
 -- include base
 
-local function held(T, id, j)
-  local member = T .. ' ' .. id
-  if j.st == 'r' or j.st == 'c' then return call('ZSCORE', K_RUN, member) end
-  if j.st == 'o' then return call('ZSCORE', K_OUT, member) and call('ZSCORE', k_outs(T), id) end
-  if j.st == 'w' then return call('ZSCORE', k_back(T), id) end
-  if j.st == 'z' then return call('ZSCORE', k_later(T), id) end
-  return j.st == 'x' and call('ZSCORE', k_dead(T), id)
+local function held(name, id, j)
+  local member = name .. ' ' .. id
+  if j.state == 'r' or j.state == 'c' then return call('ZSCORE', K_RUN, member) end
+  if j.state == 'o' then return call('ZSCORE', K_OUT, member) and call('ZSCORE', k_outs(name), id) end
+  if j.state == 'w' then return call('ZSCORE', k_back(name), id) end
+  if j.state == 'z' then return call('ZSCORE', k_later(name), id) end
+  return j.state == 'x' and call('ZSCORE', k_dead(name), id)
 end

@@ -1,27 +1,34 @@
 -- job: a job's state line, its ways back to the front, and its ends.
 --
--- body  (k_jobs)   "since max_wait attempts keep timeout digest\ntype\nheaders\npayload"; µs, ms, n, ms, ms; 0 = the tenant's
--- state (k_state)  "st rel att fg cr tok slot since nx reason[,throttles=N][,granted] err"
---   st     w waiting (has been out before), o ticket out, r running, c running and cancelled, z waiting out a backoff, x dead
---   rel    release number: how many tickets were released for it; tells its last ticket from older ones, see inherit
---   att    starts so far; fg those that are forgiven (throttled, uncharged, handed back, crashed): att - fg
---          count against the maximum
---   granted  the last of them has its slot, and is not known to have begun: called_off takes it back, began counts it
---   cr     crashes    tok  the owner's token    slot  µs of its last start    since  µs, keeps the order of those that came back
---   nx     "tenant/id" that the finishing call was given to run next, so that its replay can answer the same
---   throttles  starts that max_throttles bounds, since it was accepted or requeued: the downstream asked to slow down after them, or
---     they failed without being charged
+-- body   (k_jobs)   "since max_wait max_attempts retention timeout digest\ntype\nheaders\npayload"
+--   since is µs, the other times are ms; 0 = what the tenant's policy says
+-- state  (k_state)  "state releases attempts forgiven crashes token slot since next reason[,throttles=N][,granted] error"
+--   state      w waiting, and was out before; o its ticket is out; r running; c running, and cancelled;
+--              z waiting out a backoff; x dead
+--   releases   how many tickets were released for it. The number of each tells the last from older ones, see inherit
+--   attempts   starts so far
+--   forgiven   those that do not count against the maximum: throttled, uncharged, handed back, crashed
+--   crashes    leases that ended while it ran
+--   token      of the owner of its last start
+--   slot       µs, of its last start
+--   since      µs, by which those that came back are in order
+--   next       "tenant/id" of the job that the call which finished this one was given to run next, so that its
+--              replay can answer the same
+--   throttles  starts that max_throttles bounds, since it was accepted or requeued: after them the downstream
+--              asked to slow down, or they failed without being charged
+--   granted    its last start has a slot, and is not known to have begun: called_off takes it back, began counts it
 
 -- include tenant
 
-local function state(T, id)
-  local line = call('HGET', k_state(T), id)
+local function state(name, id)
+  local line = call('HGET', k_state(name), id)
   if not line then return nil end
-  local st, rel, att, fg, cr, tok, slot, since, nx, reason, err =
+  local letter, releases, attempts, forgiven, crashes, token, slot, since, next_job, reason, text =
     string.match(line, '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
-  if not st then return nil end -- nobody of ours wrote that; one such line must not stop the whole downstream
-  local j = { st = st, rel = tonumber(rel), att = tonumber(att), fg = tonumber(fg), cr = tonumber(cr), tok = tok,
-    slot = tonumber(slot), since = tonumber(since), nx = nx, reason = reason, throttles = 0, err = err }
+  if not letter then return nil end -- nobody of ours wrote that; one such line must not stop the whole downstream
+  local j = { state = letter, releases = tonumber(releases), attempts = tonumber(attempts), forgiven = tonumber(forgiven),
+    crashes = tonumber(crashes), token = token, slot = tonumber(slot), since = tonumber(since), next = next_job, reason = reason,
+    throttles = 0, error = text }
   local word, more = string.match(reason, '^(.-),(.*)$')
   if word then
     j.reason, j.throttles = word, tonumber(string.match(more, 'throttles=(%d+)') or 0)
@@ -31,22 +38,24 @@ local function state(T, id)
 end
 
 local function fresh(since)
-  return { st = 'w', rel = 0, att = 0, fg = 0, cr = 0, tok = '-', slot = 0, since = since, nx = '-', reason = '-',
-    throttles = 0, err = '' }
+  return { state = 'w', releases = 0, attempts = 0, forgiven = 0, crashes = 0, token = '-', slot = 0, since = since, next = '-',
+    reason = '-', throttles = 0, error = '' }
 end
 
-local function store(T, id, j)
+local function store(name, id, j)
   local reason = j.reason
   if j.throttles > 0 then reason = reason .. ',throttles=' .. int(j.throttles) end
   if j.granted then reason = reason .. ',granted' end
-  call('HSET', k_state(T), id, table.concat({ j.st, int(j.rel), int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot),
-    int(j.since), j.nx, reason, j.err }, ' '))
+  call('HSET', k_state(name), id, table.concat({ j.state, int(j.releases), int(j.attempts), int(j.forgiven), int(j.crashes),
+    j.token, int(j.slot), int(j.since), j.next, reason, j.error }, ' '))
 end
 
-local function header(body)
-  local since, wait, attempts, keep, timeout, digest = string.match(body or '', '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
-  if not since then return { since = 0, wait = -1, attempts = 0, keep = 0, digest = '-' } end
-  return { since = tonumber(since), wait = tonumber(wait), attempts = tonumber(attempts), keep = tonumber(keep), digest = digest }
+local function read_header(body)
+  local since, max_wait, max_attempts, retention, timeout, digest =
+    string.match(body or '', '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
+  if not since then return { since = 0, max_wait = -1, max_attempts = 0, retention = 0, digest = '-' } end
+  return { since = tonumber(since), max_wait = tonumber(max_wait), max_attempts = tonumber(max_attempts),
+    retention = tonumber(retention), digest = digest }
 end
 
 -- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals
@@ -73,46 +82,47 @@ end
 -- that is counted already, as a version before this did it at the grant, is forgiven.
 local function called_off(j)
   if j.granted then
-    j.granted, j.att = nil, j.att - 1
+    j.granted, j.attempts = nil, j.attempts - 1
   else
-    j.fg = j.fg + 1
+    j.forgiven = j.forgiven + 1
   end
 end
 
 -- finished writes how a job ended, and forgets the rest. text is its result or error.
 local function finished(ds, t, id, j, how, text, now)
-  local T = t.name
-  local body = call('HGET', k_jobs(T), id) or '0 0 0 0 0 -\n-\n'
-  local h = header(body)
-  local keep = h.keep > 0 and h.keep or nrule(ds, t, 'p:keep')
-  call('HDEL', k_jobs(T), id)
-  call('HDEL', k_state(T), id)
-  call('SET', k_end(T, id), table.concat({ how, int(j.att), int(j.fg), int(j.cr), j.tok, int(j.slot), int(h.since or 0),
-    int(now), j.nx, h.digest }, ' ') .. '\n' .. (string.match(body, '\n([^\n]*)\n') or '-') .. '\n' .. text, 'PX', int(keep))
+  local name = t.name
+  local body = call('HGET', k_jobs(name), id) or '0 0 0 0 0 -\n-\n'
+  local header = read_header(body)
+  local retention = header.retention > 0 and header.retention or rule_number(ds, t, 'p:keep')
+  call('HDEL', k_jobs(name), id)
+  call('HDEL', k_state(name), id)
+  call('SET', k_end(name, id), table.concat({ how, int(j.attempts), int(j.forgiven), int(j.crashes), j.token, int(j.slot),
+    int(header.since or 0), int(now), j.next, header.digest }, ' ') .. '\n' .. (string.match(body, '\n([^\n]*)\n') or '-') .. '\n' .. text,
+    'PX', int(retention))
   count(ds, t, how)
 end
 
 -- overdue tells whether a job that was never started has waited longer than it may.
-local function overdue(ds, t, h, now)
-  local wait = h.wait ~= 0 and h.wait or nrule(ds, t, 'p:wait')
-  return wait > 0 and now > h.since + wait * 1000
+local function overdue(ds, t, header, now)
+  local max_wait = header.max_wait ~= 0 and header.max_wait or rule_number(ds, t, 'p:wait')
+  return max_wait > 0 and now > header.since + max_wait * 1000
 end
 
 -- to_front puts back what was accepted before: ahead of everything that was never out, and among
 -- those that came back in the order in which they were accepted, however many they are.
-local function to_front(T, id, j)
-  j.st = 'w'
-  store(T, id, j)
-  call('ZADD', k_back(T), int(j.since), id)
+local function to_front(name, id, j)
+  j.state = 'w'
+  store(name, id, j)
+  call('ZADD', k_back(name), int(j.since), id)
 end
 
 -- pool_of is the pool that a token belongs to: what stands before the dot.
-local function pool_of(tok) return string.match(tok, '^[^.]*') end
+local function pool_of(token) return string.match(token, '^[^.]*') end
 
 -- place counts the running jobs of a token's pool, one more or one less. At 0 nothing is left of
 -- the count, so it is right whether the pool itself was forgotten meanwhile or not.
-local function place(tok, n)
-  local field = pool_of(tok) .. ':n'
+local function place(token, n)
+  local field = pool_of(token) .. ':n'
   if call('HINCRBY', K_POOLS, field, n) <= 0 then call('HDEL', K_POOLS, field) end
 end
 
@@ -120,23 +130,23 @@ end
 -- the pool runs another job in the same call.
 local function left(ds, t, id, j, keep)
   local member = t.name .. ' ' .. id
-  if j.st == 'o' then
+  if j.state == 'o' then
     call('ZREM', K_OUT, member)
     call('ZREM', k_outs(t.name), id)
     add(t, 'out', -1)
     add(ds, 'out', -1)
-  elseif j.st == 'r' or j.st == 'c' then
+  elseif j.state == 'r' or j.state == 'c' then
     call('ZREM', K_RUN, member)
     add(t, 'run', -1)
     add(ds, 'run', -1)
-    if not keep then place(j.tok, -1) end
+    if not keep then place(j.token, -1) end
   end
 end
 
 -- goes_out enters a job as out until `deadline`, by which some ticket of its tenant must have come
 -- to the gate.
 local function goes_out(ds, t, id, j, deadline)
-  j.st = 'o'
+  j.state = 'o'
   store(t.name, id, j)
   call('ZADD', K_OUT, int(deadline), t.name .. ' ' .. id)
   call('ZADD', k_outs(t.name), int(j.since), id)
@@ -148,36 +158,36 @@ end
 -- starts the oldest, whichever job it was released for: tickets of a tenant race each other to the
 -- gate, and its jobs must not. What cannot be read is left to release, which brings it back in its
 -- time, lest it stop the others.
-local function first_out_by(range, T)
+local function first_out_by(range, name)
   for _ = 1, BATCH do
-    local id = call(range, k_outs(T), 0, 0)[1]
+    local id = call(range, k_outs(name), 0, 0)[1]
     if not id then return nil end
-    local j, body = state(T, id), call('HGET', k_jobs(T), id)
-    if j and j.st == 'o' and body then return id, j, body end
-    call('ZREM', k_outs(T), id)
+    local j, body = state(name, id), call('HGET', k_jobs(name), id)
+    if j and j.state == 'o' and body then return id, j, body end
+    call('ZREM', k_outs(name), id)
   end
 end
-local function oldest_out(T) return first_out_by('ZRANGE', T) end
-local function youngest_out(T) return first_out_by('ZREVRANGE', T) end
+local function oldest_out(name) return first_out_by('ZRANGE', name) end
+local function youngest_out(name) return first_out_by('ZREVRANGE', name) end
 
--- inherit: the ticket of `own`, release number rel, was used up by another job that leaves. If own
+-- inherit: the ticket of `own`, its release number, was used up by another job that leaves. If own
 -- is out it waits for the ticket of that one now, until its deadline, but not beyond its own: no
 -- job is out for longer than a ticket lives. Call it before that one leaves.
-local function inherit(T, id, own, rel)
+local function inherit(name, id, own, release)
   if id == own then return end
-  local o, of_it, of_own = state(T, own), call('ZSCORE', K_OUT, T .. ' ' .. id), call('ZSCORE', K_OUT, T .. ' ' .. own)
-  if of_it and of_own and o and o.st == 'o' and o.rel == tonumber(rel) then
-    call('ZADD', K_OUT, int(math.min(tonumber(of_it), tonumber(of_own))), T .. ' ' .. own)
+  local j, of_it, of_own = state(name, own), call('ZSCORE', K_OUT, name .. ' ' .. id), call('ZSCORE', K_OUT, name .. ' ' .. own)
+  if of_it and of_own and j and j.state == 'o' and j.releases == tonumber(release) then
+    call('ZADD', K_OUT, int(math.min(tonumber(of_it), tonumber(of_own))), name .. ' ' .. own)
   end
 end
 
 -- recede: the ticket of `own` starts nothing. The youngest job of the tenant that is out returns to
 -- the front, so that there are as many out as tickets and none overtakes an older one. Returns
 -- whether there was one.
-local function recede(ds, t, own, rel)
+local function recede(ds, t, own, release)
   local id, j = youngest_out(t.name)
   if not id then return false end
-  inherit(t.name, id, own, rel)
+  inherit(t.name, id, own, release)
   left(ds, t, id, j)
   to_front(t.name, id, j)
   return true
@@ -185,19 +195,19 @@ end
 
 local DEAD_MAX = 10000          -- dead jobs that a tenant keeps
 
-local function bury(ds, t, id, j, reason, err, now)
-  local T = t.name
-  j.st, j.reason, j.err = 'x', reason, err
-  store(T, id, j)
-  call('ZADD', k_dead(T), int(now), id)
+local function bury(ds, t, id, j, reason, text, now)
+  local name = t.name
+  j.state, j.reason, j.error = 'x', reason, text
+  store(name, id, j)
+  call('ZADD', k_dead(name), int(now), id)
   count(ds, t, 'dead')
-  local old = call('ZRANGEBYSCORE', k_dead(T), '-inf', int(now - DEAD_AGE), 'LIMIT', 0, BATCH)
-  local over = call('ZCARD', k_dead(T)) - DEAD_MAX
-  if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(T), 0, math.min(over, BATCH) - 1) end
-  for _, o in ipairs(old) do
-    call('ZREM', k_dead(T), o)
-    call('HDEL', k_jobs(T), o)
-    call('HDEL', k_state(T), o)
+  local old = call('ZRANGEBYSCORE', k_dead(name), '-inf', int(now - DEAD_AGE), 'LIMIT', 0, BATCH)
+  local over = call('ZCARD', k_dead(name)) - DEAD_MAX
+  if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(name), 0, math.min(over, BATCH) - 1) end
+  for _, old_id in ipairs(old) do
+    call('ZREM', k_dead(name), old_id)
+    call('HDEL', k_jobs(name), old_id)
+    call('HDEL', k_state(name), old_id)
     count(ds, t, 'forgotten')
   end
 end
@@ -205,17 +215,17 @@ end
 -- crashed handles a lease that ended: the job comes back to the front, until it has done so too
 -- often.
 local function crashed(ds, t, id, j, now)
-  log(ds, 'x', t.name, id, int(j.att), int(now - j.slot))
+  log(ds, 'x', t.name, id, int(j.attempts), int(now - j.slot))
   left(ds, t, id, j)
   began(ds, t, j)
   count(ds, t, 'crashed')
-  if j.st == 'c' then
+  if j.state == 'c' then
     finished(ds, t, id, j, 'cancelled', '', now)
     return
   end
-  j.cr, j.fg, j.tok = j.cr + 1, j.fg + 1, '-' -- its worker, should it live, is told that it came too late
-  if j.cr >= ds.crashes then
-    bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.cr) .. ' times', now)
+  j.crashes, j.forgiven, j.token = j.crashes + 1, j.forgiven + 1, '-' -- its worker, should it live, is told that it came too late
+  if j.crashes >= ds.crashes then
+    bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.crashes) .. ' times', now)
   else
     to_front(t.name, id, j)
   end

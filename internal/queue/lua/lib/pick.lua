@@ -3,12 +3,12 @@
 -- include job pools
 
 -- load returns a tenant, once a script, with its deadlines healed.
-local function load(ds, cache, T, now)
-  local t = cache[T]
+local function load(ds, cache, name, now)
+  local t = cache[name]
   if not t then
-    t = tenant(ds, T, now)
+    t = tenant(ds, name, now)
     heal(ds, t, now)
-    cache[T] = t
+    cache[name] = t
   end
   return t
 end
@@ -17,11 +17,11 @@ end
 -- of them.
 local function promote(ds, cache, now)
   local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
-  for _, T in ipairs(names) do
-    local t = load(ds, cache, T, now)
-    call('ZREM', K_DUE, T)
+  for _, name in ipairs(names) do
+    local t = load(ds, cache, name, now)
+    call('ZREM', K_DUE, name)
     -- A tenant that was idle starts at the present virtual time: idleness earns no share.
-    call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), T)
+    call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), name)
   end
   return #names == BATCH
 end
@@ -31,32 +31,32 @@ end
 -- tells that all have come.
 local function ripen(t, now)
   if t.ripened ~= nil then return end
-  local T = t.name
-  local ids = call('ZRANGEBYSCORE', k_later(T), '-inf', int(now), 'LIMIT', 0, BATCH)
+  local name = t.name
+  local ids = call('ZRANGEBYSCORE', k_later(name), '-inf', int(now), 'LIMIT', 0, BATCH)
   t.ripened = #ids < BATCH
   for _, id in ipairs(ids) do
-    call('ZREM', k_later(T), id)
-    local j = state(T, id)
+    call('ZREM', k_later(name), id)
+    local j = state(name, id)
     if not j then
-      call('RPUSH', k_wait(T), id)
-    elseif j.st == 'z' then -- else it is elsewhere, perhaps running: the books were wrong
-      to_front(T, id, j)
+      call('RPUSH', k_wait(name), id)
+    elseif j.state == 'z' then -- else it is elsewhere, perhaps running: the books were wrong
+      to_front(name, id, j)
     end
   end
 end
 
 -- head pops the first job that may still start. Expired ones end here and use no slot.
 local function head(ds, t, now)
-  local T = t.name
+  local name = t.name
   for _ = 1, BATCH do
-    local id = call('ZPOPMIN', k_back(T))[1] or call('LPOP', k_wait(T))
+    local id = call('ZPOPMIN', k_back(name))[1] or call('LPOP', k_wait(name))
     if not id then return nil end
-    local body = call('HGET', k_jobs(T), id)
-    local h = header(body)
-    local j = state(T, id) or fresh(h.since)
-    local later = h.since > now and call('ZSCORE', k_later(T), id) -- in the future, too, if the clock stepped back
-    if body and j.st == 'w' and not later then -- else it is not here: the books were wrong
-      if j.att == 0 and overdue(ds, t, h, now) then
+    local body = call('HGET', k_jobs(name), id)
+    local header = read_header(body)
+    local j = state(name, id) or fresh(header.since)
+    local later = header.since > now and call('ZSCORE', k_later(name), id) -- in the future, too, if the clock stepped back
+    if body and j.state == 'w' and not later then -- else it is not here: the books were wrong
+      if j.attempts == 0 and overdue(ds, t, header, now) then
         finished(ds, t, id, j, 'expired', '', now)
       else
         return id, j, body
@@ -72,14 +72,14 @@ local function first_out(ds, t, now)
     local id, j, body = oldest_out(t.name)
     if not id then return nil end
     left(ds, t, id, j)
-    if j.att > 0 or not overdue(ds, t, header(body), now) then return id, j, body end
+    if j.attempts > 0 or not overdue(ds, t, read_header(body), now) then return id, j, body end
     finished(ds, t, id, j, 'expired', '', now)
   end
 end
 
 local function ripe(ds, t, now)
-  return num(t, 'until') <= now and busy(t) < nrule(ds, t, 'p:cap')
-    and likely(t.tl, num(t, 'out'), now, ds.grace) <= now + ds.lead
+  return num(t, 'until') <= now and busy(t) < rule_number(ds, t, 'p:cap')
+    and likely(t.timeline, num(t, 'out'), now, ds.grace) <= now + ds.lead
 end
 
 -- pick takes the next job out of its bucket, in fair order. Returns tenant, id, job, body; or nil.
@@ -89,11 +89,11 @@ end
 -- another one, or find none.
 local function pick(ds, cache, now, to_run)
   if num(ds, 'until') > now then return nil end
-  if ds.tl and likely(ds.tl, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
+  if ds.timeline and likely(ds.timeline, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
   for _ = 1, BATCH do
-    local T = call('ZRANGE', K_READY, 0, 0)[1]
-    if not T then return nil end
-    local t = load(ds, cache, T, now)
+    local name = call('ZRANGE', K_READY, 0, 0)[1]
+    if not name then return nil end
+    local t = load(ds, cache, name, now)
     ripen(t, now)
     local id, j, body
     if not t.ripened then
@@ -106,14 +106,14 @@ local function pick(ds, cache, now, to_run)
       id, j, body = head(ds, t, now)
     end
     if id then
-      j.rel = j.rel + 1
+      j.releases = j.releases + 1
       local start = math.max(num(ds, 'vt'), num(t, 'vt'))
       put(ds, 'vt', start)
-      put(t, 'vt', start + math.floor(1000000 / nrule(ds, t, 'p:weight')))
-      call('ZADD', K_READY, int(num(t, 'vt')), T)
+      put(t, 'vt', start + math.floor(1000000 / rule_number(ds, t, 'p:weight')))
+      call('ZADD', K_READY, int(num(t, 'vt')), name)
       return t, id, j, body
     end
-    call('ZREM', K_READY, T)
+    call('ZREM', K_READY, name)
     settle(ds, t, now)
   end
 end

@@ -6,11 +6,11 @@ local NEAR = 1000 -- jobs from the head among which an id is looked for; beyond,
 
 -- accepted_before is where in a list the first job stands that was accepted at `since` or later,
 -- looked for between low and high.
-local function accepted_before(T, since, low, high)
+local function accepted_before(name, since, low, high)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local body = call('HGET', k_jobs(T), call('LINDEX', k_wait(T), middle))
-    if header(body).since < since then low = middle + 1 else high = middle end
+    local body = call('HGET', k_jobs(name), call('LINDEX', k_wait(name), middle))
+    if read_header(body).since < since then low = middle + 1 else high = middle end
   end
   return low
 end
@@ -18,15 +18,15 @@ end
 -- place_of is the place of a waiting job that was accepted at `since`, from 1; 0 if it does not
 -- wait. Of two jobs behind the first thousand whose order is not that of `since` (one that was
 -- delayed) it may be off by what overtook them.
-local function place_of(T, id, since)
-  local rank = call('ZRANK', k_back(T), id)
+local function place_of(name, id, since)
+  local rank = call('ZRANK', k_back(name), id)
   if rank then return rank + 1 end
-  local list, ahead = k_wait(T), call('ZCARD', k_back(T)) + 1
+  local list, ahead = k_wait(name), call('ZCARD', k_back(name)) + 1
   local at = call('LPOS', list, id, 'MAXLEN', NEAR)
   if at then return ahead + at end
   local low, high = NEAR, call('LLEN', list)
   if high <= NEAR then return 0 end
-  low = accepted_before(T, since, low, high)
+  low = accepted_before(name, since, low, high)
   for i, other in ipairs(call('LRANGE', list, math.max(low - BATCH, 0), low + BATCH)) do
     if other == id then return ahead + math.max(low - BATCH, 0) + i - 1 end
   end

@@ -8,7 +8,7 @@
 local function write_fields(key, from, to, now, whole)
   local unset = {}
   if whole then
-    for _, f in ipairs(key == K_DS and { downstream_policy() } or { tenant_policy() }) do unset[f] = true end
+    for _, field in ipairs(key == K_DS and { downstream_policy() } or { tenant_policy() }) do unset[field] = true end
   end
   local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver') or 0))) } -- when it was set last; a tenant with one is known
   for i = from, to, 2 do
@@ -20,7 +20,7 @@ local function write_fields(key, from, to, now, whole)
   end
   call('HSET', key, unpack(set))
   local gone = {}
-  for f in pairs(unset) do gone[#gone + 1] = f end
+  for field in pairs(unset) do gone[#gone + 1] = field end
   if gone[1] then call('HDEL', key, unpack(gone)) end
 end
 
@@ -38,22 +38,22 @@ local function write_downstream(from, to, now, whole)
   call('HSET', K_DS, 'refile', BEFORE_ALL) -- a default may have changed
 end
 
-local function write_tenant(ds, T, from, to, now, whole)
-  local fresh = call('EXISTS', k_tenant(T)) == 0
-  write_fields(k_tenant(T), from, to, now, whole)
-  call('PERSIST', k_tenant(T))
-  call('ZADD', K_TENANTS, 'NX', int(now), T)
-  settle(ds, tenant(ds, T, now, fresh), now)
+local function write_tenant(ds, name, from, to, now, whole)
+  local fresh = call('EXISTS', k_tenant(name)) == 0
+  write_fields(k_tenant(name), from, to, now, whole)
+  call('PERSIST', k_tenant(name))
+  call('ZADD', K_TENANTS, 'NX', int(now), name)
+  settle(ds, tenant(ds, name, now, fresh), now)
 end
 
 -- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause
 -- stays.
-local function clear_tenant(ds, T, now)
-  if call('EXISTS', k_tenant(T)) == 0 then return end -- it was removed
-  call('HDEL', k_tenant(T), tenant_policy())
-  local t = tenant(ds, T, now)
+local function clear_tenant(ds, name, now)
+  if call('EXISTS', k_tenant(name)) == 0 then return end -- it was removed
+  call('HDEL', k_tenant(name), tenant_policy())
+  local t = tenant(ds, name, now)
   if num(t, 'until') <= now then
-    call('HDEL', k_tenant(T), 'ver')
+    call('HDEL', k_tenant(name), 'ver')
     t.ver = nil
   end
   settle(ds, t, now)

@@ -2,13 +2,13 @@
 
 -- include hash
 
--- each_pool calls f(pool, places, deadline, running) for every pool that is known.
-local function each_pool(f)
-  local flat, v = call('HGETALL', K_POOLS), {}
-  for i = 1, #flat, 2 do v[flat[i]] = flat[i + 1] end
-  for pool, line in pairs(v) do
+-- each_pool calls look(pool, places, deadline, running) for every pool that is known.
+local function each_pool(look)
+  local flat, values = call('HGETALL', K_POOLS), {}
+  for i = 1, #flat, 2 do values[flat[i]] = flat[i + 1] end
+  for pool, line in pairs(values) do
     local n, deadline = string.match(line, '^(%d+) (%d+)$')
-    if n then f(pool, tonumber(n), tonumber(deadline), tonumber(v[pool .. ':n'] or 0)) end
+    if n then look(pool, tonumber(n), tonumber(deadline), tonumber(values[pool .. ':n'] or 0)) end
   end
 end
 

@@ -6,20 +6,20 @@
 -- next_slot is the slot that a start of t would get now: the first instant that satisfies the
 -- tenant's timeline, and the downstream's where it has one.
 local function next_slot(ds, t, now)
-  local slot = earliest(t.tl, now, ds.grace)
-  if ds.tl then slot = math.max(slot, earliest(ds.tl, now, ds.grace)) end
+  local slot = earliest(t.timeline, now, ds.grace)
+  if ds.timeline then slot = math.max(slot, earliest(ds.timeline, now, ds.grace)) end
   return slot
 end
 
--- run enters a job as running from slot on, owned by tok. One that runs already missed its slot.
-local function run(ds, t, id, j, slot, tok, now)
+-- run enters a job as running from slot on, owned by `token`. One that runs already missed its slot.
+local function run(ds, t, id, j, slot, token, now)
   if ds.log then
-    log(ds, 'g', t.name, id, int(j.att), int(slot), int(slot - now), t.tl.rate, ds.tl and ds.tl.rate or '-', int(ds.tau),
-      j.st == 'r' and int(j.slot) or '0')
+    log(ds, 'g', t.name, id, int(j.attempts), int(slot), int(slot - now), t.timeline.rate, ds.timeline and ds.timeline.rate or '-', int(ds.tau),
+      j.state == 'r' and int(j.slot) or '0')
   end
-  grant(t, t.tl, slot, now)
-  if ds.tl then grant(ds, ds.tl, slot, now) end
-  j.st, j.slot, j.tok, j.nx = 'r', slot, tok, '-'
+  grant(t, t.timeline, slot, now)
+  if ds.timeline then grant(ds, ds.timeline, slot, now) end
+  j.state, j.slot, j.token, j.next = 'r', slot, token, '-'
   call('ZADD', K_RUN, int(math.max(slot, now) + ds.lease), t.name .. ' ' .. id)
   store(t.name, id, j)
 end
@@ -27,17 +27,17 @@ end
 -- entered records that a job which was not running is granted its next start. With kept its pool
 -- has kept a place for it, see left. Whether the start happens is not known yet, see began and
 -- called_off.
-local function entered(ds, t, j, tok, kept)
-  j.att, j.granted = j.att + 1, true
+local function entered(ds, t, j, token, kept)
+  j.attempts, j.granted = j.attempts + 1, true
   add(t, 'run', 1)
   add(ds, 'run', 1)
-  if not kept then place(tok, 1) end
+  if not kept then place(token, 1) end
 end
 
 -- granted is the reply about a start: "run", tenant, id, slot - now (µs, negative if it passed),
 -- slot, attempt, starts charged, τ (µs), lease (µs), the tenant's timeout and backoff (ms) and
 -- maximum of attempts, body.
 local function granted(ds, t, id, j, now, body)
-  return { 'run', t.name, id, int(j.slot - now), int(j.slot), int(j.att), int(j.att - j.fg), int(ds.tau), int(ds.lease),
+  return { 'run', t.name, id, int(j.slot - now), int(j.slot), int(j.attempts), int(j.attempts - j.forgiven), int(ds.tau), int(ds.lease),
     rule(ds, t, 'p:timeout'), rule(ds, t, 'p:bmin'), rule(ds, t, 'p:bmax'), rule(ds, t, 'p:attempts'), body }
 end

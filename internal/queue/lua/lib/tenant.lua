@@ -33,11 +33,11 @@ end
 local function notice_restart(ds, now)
   local ok, info = pcall(call, 'INFO', 'server')
   local at = ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true)
-  local rid = at and string.sub(info, at + 7, at + 46) or 'unknown'
+  local run_id = at and string.sub(info, at + 7, at + 46) or 'unknown'
   local before, lost = ds.rid, false
-  if before ~= rid then
+  if before ~= run_id then
     lost = not before or ds.ended ~= before
-    put(ds, 'rid', rid)
+    put(ds, 'rid', run_id)
   end
   if ds.ended and ds.ended ~= '' then put(ds, 'ended', '') end
   if lost then
@@ -60,30 +60,30 @@ local function downstream(now)
   notice_step(ds, now)
   local restarted, fresh = notice_restart(ds, now)
   if ds.rate and ds.rate ~= '' then
-    ds.tl = timeline(ds, ds.rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
-    if restarted then note(ds, ds.tl) end
+    ds.timeline = timeline(ds, ds.rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
+    if restarted then note(ds, ds.timeline) end
   elseif restarted then
     put(ds, 'seen', now) -- none of its slots can have been forgotten, whatever rate it gets
   end
   return ds
 end
 
--- tenant reads T. fresh is whether its hash is not there; nil = look.
-local function tenant(ds, T, now, fresh)
-  local t = get(k_tenant(T), T_FIELDS)
-  t.name = T
+-- tenant reads a tenant. fresh is whether its hash is not there; nil = look.
+local function tenant(ds, name, now, fresh)
+  local t = get(k_tenant(name), T_FIELDS)
+  t.name = name
   if not t.slot and num(t, 'seen') < ds.epoch and fresh == nil then fresh = call('EXISTS', t.key) == 0 end
   local rate = t['p:rate'] or ds['p:rate'] or fallback('p:rate')
-  t.tl = timeline(t, rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
+  t.timeline = timeline(t, rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
   return t
 end
 
--- unseen says what of a tenant's name (T = '': the downstream's alone) was never seen, 'downstream'
+-- unseen says what of a tenant's name ('': the downstream's alone) was never seen, 'downstream'
 -- or 'tenant', or nil: seen is what has a policy or was offered a job, and is not forgotten. The
 -- answer of a script that it keeps from changing anything.
-local function unseen(T)
+local function unseen(name)
   if call('EXISTS', K_DS) == 0 and call('EXISTS', K_TENANTS) == 0 then return 'downstream' end
-  if T ~= '' and not (call('ZSCORE', K_TENANTS, T) and call('EXISTS', k_tenant(T)) == 1) then return 'tenant' end
+  if name ~= '' and not (call('ZSCORE', K_TENANTS, name) and call('EXISTS', k_tenant(name)) == 1) then return 'tenant' end
 end
 
 -- heal brings near what a tenant waits for, after the clock stepped back: the end of a pause, and
@@ -94,25 +94,27 @@ local function heal(ds, t, now)
   if back == 0 then return end
   put(t, 'back', num(ds, 'back'))
   if num(t, 'until') > now and num(t, 'until') < FOREVER then put(t, 'until', num(t, 'until') - back) end
-  local l = call('ZRANGE', k_later(t.name), 0, 999, 'WITHSCORES')
-  for i = 1, #l, 2 do
-    if call('HEXISTS', k_state(t.name), l[i]) == 1 then call('ZADD', k_later(t.name), int(l[i + 1] - back), l[i]) end
+  local later = call('ZRANGE', k_later(t.name), 0, 999, 'WITHSCORES')
+  for i = 1, #later, 2 do
+    if call('HEXISTS', k_state(t.name), later[i]) == 1 then
+      call('ZADD', k_later(t.name), int(later[i + 1] - back), later[i])
+    end
   end
 end
 
 -- rule reads one field of the policy that applies to a tenant.
 local function rule(ds, t, field) return t[field] or ds[field] or fallback(field) end
-local function nrule(ds, t, field) return tonumber(rule(ds, t, field)) end
+local function rule_number(ds, t, field) return tonumber(rule(ds, t, field)) end
 
 -- bucket is how many jobs wait for their turn, level how many count against the depth: those that
 -- are not due yet too.
-local function bucket(T) return call('LLEN', k_wait(T)) + call('ZCARD', k_back(T)) end
-local function level(T) return bucket(T) + call('ZCARD', k_later(T)) end
+local function bucket(name) return call('LLEN', k_wait(name)) + call('ZCARD', k_back(name)) end
+local function level(name) return bucket(name) + call('ZCARD', k_later(name)) end
 local function busy(t) return num(t, 'out') + num(t, 'run') end
 
 -- likely is the slot that the next ticket of a timeline would get, were it released now.
-local function likely(tl, out, now, grace)
-  return math.max(earliest(tl, now, grace), now) + math.floor(out * tl.step)
+local function likely(timeline, out, now, grace)
+  return math.max(earliest(timeline, now, grace), now) + math.floor(out * timeline.step)
 end
 
 -- by_time is up to which place of its bucket a tenant's jobs start by time alone, and not when
@@ -122,8 +124,8 @@ end
 local ALL = 10000000 -- the largest depth
 local function by_time(ds, t, now)
   local took, first = tonumber(t.took), ALL
-  local step = math.max(t.tl.step, ds.tl and ds.tl.step or 0)
-  local left = math.max(t.tl.slot or 0, ds.tl and ds.tl.slot or 0)
+  local step = math.max(t.timeline.step, ds.timeline and ds.timeline.step or 0)
+  local left = math.max(t.timeline.slot or 0, ds.timeline and ds.timeline.slot or 0)
   local function bound(cap, taken)
     if not cap or cap <= 0 then return end
     if took and took > cap * step then
@@ -132,7 +134,7 @@ local function by_time(ds, t, now)
       first = 0
     end
   end
-  bound(nrule(ds, t, 'p:cap'), busy(t))
+  bound(rule_number(ds, t, 'p:cap'), busy(t))
   bound(tonumber(ds.cap), busy(ds))
   bound(tonumber(ds.places), busy(ds))
   return first
@@ -142,10 +144,10 @@ end
 -- will; and its next turn. Tickets go out a lead before that instant; what must not go out early (a
 -- delay, a pause) is filed a lead later.
 local function leaves(ds, t, now)
-  local T, at = t.name, nil
-  local waiting, later = call('EXISTS', k_wait(T), k_back(T)) > 0, call('ZRANGE', k_later(T), 0, 0, 'WITHSCORES')
-  local turn = likely(t.tl, num(t, 'out'), now, ds.grace)
-  if busy(t) < nrule(ds, t, 'p:cap') then -- else the next finish settles again
+  local name, at = t.name, nil
+  local waiting, later = call('EXISTS', k_wait(name), k_back(name)) > 0, call('ZRANGE', k_later(name), 0, 0, 'WITHSCORES')
+  local turn = likely(t.timeline, num(t, 'out'), now, ds.grace)
+  if busy(t) < rule_number(ds, t, 'p:cap') then -- else the next finish settles again
     if waiting then
       at = turn
     elseif later[2] then
@@ -160,8 +162,8 @@ end
 -- when nothing can. Called after every change of a tenant. Returns true if the scheduler should
 -- wake up for it.
 local function settle(ds, t, now)
-  local T = t.name
-  if t.tl.doubted then note(t, t.tl) end
+  local name = t.name
+  if t.timeline.doubted then note(t, t.timeline) end
   local at, waits, turn = leaves(ds, t, now)
   put(t, 'due', math.floor(turn)) -- this and the next for what enqueue answers in its common case
   put(t, 'by_time', int(by_time(ds, t, now)))
@@ -169,7 +171,7 @@ local function settle(ds, t, now)
   if is_busy and not t.busy then
     put(t, 'busy', '1')
     call('PERSIST', t.key)
-    call('ZADD', K_TENANTS, int(FOREVER), T)
+    call('ZADD', K_TENANTS, int(FOREVER), name)
   elseif not is_busy and (t.busy or not t.ver) then
     if t.busy then
       call('HDEL', t.key, 'busy', 'own_wait')
@@ -177,23 +179,23 @@ local function settle(ds, t, now)
     end
     save(t)
     if not t.ver then
-      local dead = call('EXISTS', k_dead(T)) * DEAD_AGE / 1000 -- and as long as it has dead jobs to show
-      call('PEXPIRE', t.key, int(IDLE_TTL + dead + math.ceil(2 * t.tl.step / 1000)))
+      local dead = call('EXISTS', k_dead(name)) * DEAD_AGE / 1000 -- and as long as it has dead jobs to show
+      call('PEXPIRE', t.key, int(IDLE_TTL + dead + math.ceil(2 * t.timeline.step / 1000)))
     end
-    call('ZADD', K_TENANTS, int(now), T)
+    call('ZADD', K_TENANTS, int(now), name)
   end
   save(t)
   if not at or at >= FOREVER then
-    call('ZREM', K_DUE, T)
+    call('ZREM', K_DUE, name)
     return false
   end
   local first = call('ZRANGE', K_DUE, 0, 0, 'WITHSCORES')
-  call('ZADD', K_DUE, int(at), T)
+  call('ZADD', K_DUE, int(at), name)
   return not first[2] or at < tonumber(first[2])
 end
 
 local function wake() call('PUBLISH', SIGNAL, 'w') end
 
--- tell_paused says that T is paused (T = '': the downstream), to workers that hold a slot of it
+-- tell_paused says that a tenant is paused ('': the downstream), to workers that hold a slot of it
 -- which has not come.
-local function tell_paused(T) call('PUBLISH', SIGNAL, T == '' and 'p' or 'p ' .. T) end
+local function tell_paused(name) call('PUBLISH', SIGNAL, name == '' and 'p' or 'p ' .. name) end
