@@ -2,9 +2,13 @@ package shaper
 
 import (
 	"fmt"
+	"sync"
+	"testing"
 	"time"
 
+	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/model"
+	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
 // stepOffer offers one to three jobs to a tenant in one call.
@@ -62,4 +66,33 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 		p.t.Errorf("a refusal left a trace:\n%s\nbecame\n%s", before, p.dump())
 	}
 	return answers
+}
+
+// After a restart a departure that Redis may have forgotten counts as one that happened, before its
+// tenant is written anew too: a full bucket, whose tenant has all in flight that it may, tells the
+// same retry time as the model.
+func TestModelTellsRetryAfterRestart(t *testing.T) {
+	p := newPlayer(newWorld(t, redistest.Open(t)), 1, &sync.Map{}, "a")
+	p.ids = []string{"j1", "j2", "j3", "j4"}
+	p.begin(buckets.Rate{})
+	p.setTenant("a", model.Policy{Rate: rate(100, time.Second), Depth: 1, Weight: 1, MaxInFlight: 1, MaxAttempts: 1, MaxThrottles: 1, OnFull: string(Reject)})
+	p.beat("p1", 3, time.Hour)
+	offer := func(id string) model.Answer { return p.offerAll(p.m.Tenant("a"), model.Offer{ID: id, Body: "A"})[0] }
+	offer("j1")
+	p.release(1, 1)
+	p.enter(p.tickets[0], "p1.1")
+	ended := p.ending(p.grants[0], model.EndOK, 0, "-")
+	ended.Late = "0" // it started, and its run took no time
+	p.report(ended)
+	offer("j2")
+	p.release(1, 1)
+	p.pass(second)
+	offer("j3")
+	if a := offer("j4"); a.Status != model.Full || a.Retry != second {
+		t.Errorf("before the restart %+v, want full, and a second until something may have left", a)
+	}
+	p.stepRestart()
+	if a := offer("j4"); a.Status != model.Full || a.Retry >= second {
+		t.Errorf("after the restart %+v, want full until the timeline lets another one leave", a)
+	}
 }

@@ -9,7 +9,7 @@ const AllByTime = 10_000_000
 // left not long ago.
 func (d *Downstream) byTime(t *Tenant) int64 {
 	p, first := d.Limits(t), int64(AllByTime)
-	gap, left := step(p.Rate), t.Timeline.Slot
+	gap, left := step(p.Rate), t.Timeline.Settled(p.Rate, d.Now, d.terms(t)).Slot // also what a restart may have forgotten
 	if d.shared() {
 		gap, left = max(gap, step(d.Policy.Rate)), max(left, d.Timeline.Slot)
 	}
