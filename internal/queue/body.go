@@ -16,9 +16,9 @@ import (
 //
 //	since max_wait max_attempts retention timeout digest\ntype\nheaders\npayload
 //
-// since (µs since the epoch) is put before it by the enqueue script; max_wait, keep and timeout are
+// The enqueue script puts since (µs since the epoch) in front. max_wait, retention and timeout are
 // ms, and 0 where the tenant's policy decides; headers are a JSON object, or nothing. The scripts
-// read its first line, see lua/lib/job.lua.
+// read the first line, see lua/lib/job.lua.
 type Body struct {
 	Since       time.Time // when the job was accepted or became due; Encode leaves it out
 	MaxWait     time.Duration
@@ -31,8 +31,8 @@ type Body struct {
 }
 
 // Encode returns the body without Since, and its digest. The digest tells a job that is offered
-// again from another one under the same id, and a call that is repeated from either; one that is
-// not named has an id that was made up for this call, which says both by itself.
+// again from another one under the same id, and a repeated call from either. A job that is not
+// named has an id that was made up for this call, which tells both by itself.
 func (s *Body) Encode(named bool) (body, digest string, err error) {
 	headers := ""
 	if len(s.Headers) > 0 {
@@ -92,7 +92,7 @@ func ReadBody(body string) (Body, error) {
 	return b, nil
 }
 
-// nonce names one call, so that a repeated one is recognised.
+// nonce names one call, by which it is recognised when it is repeated.
 func nonce() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails since Go 1.24

@@ -16,8 +16,8 @@ func hashTag(key string) string {
 	return tag
 }
 
-// A name that is accepted comes back out of every key that it is part of, and cannot reach another
-// downstream's or tenant's keys.
+// A name that is accepted can be read back from every key that it is part of, and cannot reach the
+// keys of another downstream or tenant.
 func FuzzName(f *testing.F) {
 	for _, s := range []string{"a", "a.b-c_D9", "", "-a", "a}b", "{a}", "a:b", "a b", "a\n", "a\x00", "ａ", "é", "*", strings.Repeat("x", 64), strings.Repeat("x", 65)} {
 		f.Add(s, "t", "id")

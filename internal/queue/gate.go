@@ -12,12 +12,12 @@ import (
 )
 
 // Ticket is what travels through asynq: "wake up for this tenant". It was released for one job, and
-// starts the tenant's oldest that is out; so it may be lost, doubled or late without harm, and jobs
-// start in their order although tickets race.
+// starts the tenant's oldest job that is out. So it may be lost, doubled or late without harm, and
+// jobs start in their order although tickets race.
 type Ticket struct {
 	Tenant  string
 	ID      string // the job that it was released for
-	Release int64  // how many tickets were released for that job
+	Release int64  // how many tickets were released for that job, this one included
 }
 
 // String encodes the ticket, as ParseTicket reads it.
@@ -35,8 +35,8 @@ func ParseTicket(s string) (Ticket, error) {
 }
 
 // Gate is the one door to a handler: it grants the slots of a downstream to workers, keeps their
-// leases, and records how their jobs ended. Package workers stands on it. All its calls may be
-// repeated. It is safe for concurrent use.
+// leases, and records how their jobs ended. All its calls may be repeated. It is safe for
+// concurrent use.
 type Gate struct {
 	q       Queue
 	reports *coalesce.Group[[]any, reported]
@@ -56,7 +56,7 @@ func NewToken(pool string) string { return pool + "." + nonce() }
 type Grant struct {
 	Ticket
 	Token     string
-	Ahead     time.Duration // from the moment the reply was made until the slot; negative if the slot passed
+	Ahead     time.Duration // from when the reply was made until the slot; negative if the slot had passed
 	Slot      time.Time     // by Redis' clock
 	Attempt   int           // which start of the job this is, from 1; if it never happens, the next one has this number
 	Charged   int           // starts that count against MaxAttempts, this one included
@@ -65,7 +65,7 @@ type Grant struct {
 	Timeout   time.Duration
 	Backoff   struct{ Min, Max time.Duration }
 
-	MaxAttempts int // after so many charged starts that failed the job is dead
+	MaxAttempts int // after this many charged starts that failed, the job is dead
 
 	Type    string
 	Payload []byte
@@ -81,7 +81,7 @@ const (
 	TicketExpired = "expired" // the job had waited too long and ended
 )
 
-// Enter asks to start a job on a ticket, under a fresh token. It returns a Grant, most often of the
+// Enter asks to start a job on a ticket, under a fresh token. It returns a Grant, usually of the
 // job that the ticket was released for, or why there is none.
 func (g *Gate) Enter(ctx context.Context, t Ticket, token string) (*Grant, string, error) {
 	return g.ask(ctx, t, "-", token)
@@ -158,27 +158,26 @@ type Finish struct {
 	Began  Began         // when the handler began. NeverBegan, with EndBack or EndDead, takes the attempt back
 }
 
-// Began tells what came of a slot, as lua/finish.lua takes it: when the handler began. Empty: the
-// worker does not know.
+// Began tells what came of a slot, as lua/finish.lua takes it: when the handler began. It is empty
+// if the worker does not know.
 type Began string
 
-// NeverBegan says that the handler did not begin: the slot went by without a start.
+// NeverBegan says that the handler did not begin: the slot passed without a start.
 const NeverBegan Began = "-"
 
-// BeganAfter says that the handler began so long after its slot, as the worker's monotonic clock
-// has it.
+// BeganAfter says how long after its slot the handler began, by the worker's monotonic clock.
 func BeganAfter(late time.Duration) Began { return Began(Micros(late)) }
 
 // Finished is the answer to a report.
 type Finished struct {
 	Became string // "done", "retry", "dead", "cancelled", "back", or "stale" if somebody else owns the job; then nothing was changed
-	InARow int    // of a throttled start: how many of its tenant were so in a row, this one included; 0 in a repeated answer
+	InARow int    // of a throttled start: how many starts of its tenant in a row were throttled, this one included; 0 in a repeated answer
 	Next   *Grant // the next job, if the worker wanted one and could have it
 }
 
 // Finish records how a start ended, if its token still owns the job, and grants the next job to a
-// worker that wants one and can have it. With an error there may be a Next all the same: one whose
-// job cannot be read.
+// worker that wants one and can have it. An error may come with a Next: that job was granted, and
+// cannot be read.
 func (g *Gate) Finish(ctx context.Context, of *Grant, f Finish) (Finished, error) {
 	token := cmp.Or(f.Next, "-")
 	args := []any{of.Tenant, of.ID, of.Token, string(f.Ending), Micros(f.Delay), f.Text, token, string(cmp.Or(f.Began, "?"))}
@@ -239,19 +238,18 @@ const (
 // Held is a start that a pool owns.
 type Held struct {
 	*Grant
-	Begun bool // its handler has begun; from the first Beat that says so it counts as a start
+	Begun bool // its handler has begun; the first Beat that says so counts it as a start
 }
 
 // Beat says that a pool lives, has places, and still runs the jobs that it owns; it extends their
-// leases. A pool that is not heard of for ttl counts as gone. Returns a Standing for each job.
+// leases. A pool that has not beaten for ttl counts as gone. Beat returns a Standing for each job.
 func (g *Gate) Beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) ([]Standing, error) {
 	out, _, err := g.beat(ctx, pool, places, ttl, own, 0)
 	return out, err
 }
 
-// BeatAgain is Beat for a pool that has beaten within the last minute, and did not leave. Such a
-// pool is unknown only where Redis has lost what it had; then known is false, and nothing was
-// changed.
+// BeatAgain is Beat for a pool that has beaten within the last minute, and has not left. Such a
+// pool is unknown only if Redis has lost what it had; then known is false, and nothing was changed.
 func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.Duration, own []Held) (_ []Standing, known bool, err error) {
 	return g.beat(ctx, pool, places, ttl, own, 1)
 }

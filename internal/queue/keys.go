@@ -1,9 +1,9 @@
 package queue
 
-// Names of the keys in Redis. Everything of one downstream carries the hash tag {downstream}, so
-// that one script can see all of it, and Redis Cluster spreads downstreams over its nodes. Scripts
-// build the same names from the prefix that they are given; lua/lib/base.lua is this file's twin,
-// and TestKeysTwin of package shaper holds both together.
+// Names of the keys in Redis. All keys of one downstream carry the hash tag {downstream}, so one
+// script can see all of them, and Redis Cluster spreads downstreams over its nodes. Scripts build
+// the same names from the prefix that they are given; lua/lib/base.lua is this file's twin, and
+// TestKeysTwin of package shaper holds both together.
 
 // prefix of every key of a downstream.
 func prefix(downstream string) string { return "shaper:{" + downstream + "}:" }

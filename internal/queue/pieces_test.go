@@ -12,8 +12,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/lua"
 )
 
-// Every file says all that it needs: it compiles with what it includes and nothing else, and then
-// uses no name that nobody defined. In Redis such a name is an error only on the day on which that
+// Every file includes all that it needs: it compiles with what it includes and nothing else, and
+// then uses no name that is not defined. In Redis such a name is an error only on the day that its
 // line runs.
 func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 	known := []string{"redis", "KEYS", "ARGV", "string", "table", "math", "tonumber", "tostring", "ipairs", "pairs", "type", "unpack", "pcall", "error"}
@@ -64,7 +64,7 @@ func TestPiecesIncludeWhatTheyUse(t *testing.T) {
 	}
 }
 
-// globals lists the names that a script reads or sets, and that are not its own.
+// globals lists the names that a script reads or sets and does not define.
 func globals(t *testing.T, name, text string) (names []string) {
 	t.Helper()
 	state := gopher.NewState()

@@ -16,10 +16,10 @@ type Queue struct {
 	RDB        redis.UniversalClient
 	Downstream string
 	Prefix     string       // of all its keys
-	Clock      func() int64 // µs since the epoch for a test that pretends one; nil = Redis' clock
+	Clock      func() int64 // µs since the epoch, for a test that pretends them; nil = Redis' clock
 }
 
-// Open returns the Queue of a downstream. It does not talk to Redis. Its caller has checked both
+// Open returns the Queue of a downstream. It does not talk to Redis. The caller must have checked
 // the client and the name.
 func Open(rdb redis.UniversalClient, downstream string) Queue {
 	if EnqueueScript.Script == nil {
@@ -28,11 +28,11 @@ func Open(rdb redis.UniversalClient, downstream string) Queue {
 	return Queue{RDB: rdb, Downstream: downstream, Prefix: prefix(downstream)}
 }
 
-// Keys are what a script is told of its keys: the prefix of all. The second one is for Redis
-// Cluster alone. While a slot moves to another node, the old one sends on calls whose keys it does
-// not have, which the prefix never is; the new one would then run them on what has arrived so far.
-// Of a call with several keys it wants to have all, and until the slot has moved as a whole it says
-// TRYAGAIN.
+// Keys is what a script is told of its keys: the prefix of all. The second one is for Redis Cluster
+// alone. While a slot moves to another node, the old node redirects calls whose keys it does not
+// have, and nobody has a key that is just the prefix; the new node would then run them on what has
+// arrived so far. For a call with several keys it wants to have all of them, and says TRYAGAIN
+// until the whole slot has moved.
 func (q Queue) Keys() []string { return []string{q.Prefix, q.DownstreamKey()} }
 
 // Args puts the clock, ARGV[1] of every script, before the others.
@@ -44,8 +44,7 @@ func (q Queue) Args(args ...any) []any {
 	return append([]any{strconv.FormatInt(now, 10)}, args...)
 }
 
-// Run calls a script. Every one of them may be repeated, so go-redis may do so when a reply is
-// lost.
+// Run calls a script. Every script may be repeated, so go-redis may do that when a reply is lost.
 func (q Queue) Run(ctx context.Context, s *Script, doing string, args ...any) (any, error) {
 	reply, err := q.Call(ctx, s, args...).Result()
 	if err != nil {
@@ -54,7 +53,7 @@ func (q Queue) Run(ctx context.Context, s *Script, doing string, args ...any) (a
 	return reply, err
 }
 
-// Call is Run without a word on what failed.
+// Call is Run, but does not add to an error what was being done.
 func (q Queue) Call(ctx context.Context, s *Script, args ...any) *redis.Cmd {
 	crashpoint.Hit(s.before)
 	cmd := s.Run(ctx, q.RDB, q.Keys(), q.Args(args...)...)
@@ -62,8 +61,8 @@ func (q Queue) Call(ctx context.Context, s *Script, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// IsName matches [A-Za-z0-9][A-Za-z0-9._-]{0,63}: what a name may be that is part of a key. It runs
-// several times for each job.
+// IsName reports whether s matches [A-Za-z0-9][A-Za-z0-9._-]{0,63}, as names that are part of a key
+// must. It runs several times for each job, so it is no regular expression.
 func IsName(s string) bool {
 	if len(s) == 0 || len(s) > 64 {
 		return false
@@ -79,7 +78,7 @@ func IsName(s string) bool {
 	return true
 }
 
-// ErrStore is wrapped by every failure of Redis itself: shaper.ErrStore.
+// ErrStore is what every failure of Redis itself wraps: shaper.ErrStore.
 var ErrStore = errors.New("store failed")
 
 // StoreErr wraps a failure of Redis with what was being done.

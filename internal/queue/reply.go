@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Reply reads the fields of a script's reply in their order. A field that is missing or of another
-// kind reads as zero: what comes from Redis is not trusted to be well formed.
+// Reply reads the fields of a script's reply in order. A field that is missing or of another kind
+// reads as zero: what comes from Redis is not trusted to be well formed.
 type Reply struct {
 	Fields []any
-	i      int // of the next one
+	i      int // of the next field
 }
 
 // ReplyOf reads v, a reply or a part of one.
@@ -29,7 +29,7 @@ func (r *Reply) Next() any {
 	return r.Fields[r.i-1]
 }
 
-// Str reads a text, or a number as one.
+// Str reads a text, or a number as text.
 func (r *Reply) Str() string {
 	switch v := r.Next().(type) {
 	case string:
@@ -40,7 +40,7 @@ func (r *Reply) Str() string {
 	return ""
 }
 
-// Int reads a whole number, also as a text.
+// Int reads a whole number, or a text that is one.
 func (r *Reply) Int() int64 {
 	switch v := r.Next().(type) {
 	case int64:
@@ -63,7 +63,7 @@ func (r *Reply) Score() time.Time {
 // Instant reads µs since the epoch; 0 is the zero time.
 func (r *Reply) Instant() time.Time { return Instant(r.Int()) }
 
-// Instant is µs since the epoch as a time; 0 is the zero time.
+// Instant returns µs since the epoch as a time; 0 is the zero time.
 func Instant(us int64) time.Time {
 	if us <= 0 {
 		return time.Time{}
@@ -71,10 +71,10 @@ func Instant(us int64) time.Time {
 	return time.UnixMicro(us)
 }
 
-// Micros is how scripts take durations: whole µs.
+// Micros formats a duration as scripts take it: whole µs.
 func Micros(d time.Duration) string { return strconv.FormatInt(int64(d/time.Microsecond), 10) }
 
-// Flag is how scripts take a truth.
+// Flag returns a bool as scripts take it: 1 or 0.
 func Flag(is bool) int {
 	if is {
 		return 1

@@ -4,5 +4,5 @@ package queue
 
 import "github.com/jobshaper/jobshaper/internal/test/sabotage"
 
-// sabotaged breaks what SHAPER_SABOTAGE names, for `make sabotage`.
+// sabotaged breaks a script as SHAPER_SABOTAGE says, for `make sabotage`.
 func sabotaged(file string, src []byte) []byte { return sabotage.Script(file, src) }

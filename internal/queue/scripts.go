@@ -38,7 +38,7 @@ var (
 	MendScript     = script("mend")
 )
 
-// Scripts are all of them, by their names.
+// Scripts are all scripts, by name.
 var Scripts = map[string]*Script{}
 
 func script(name string) *Script {
@@ -47,16 +47,16 @@ func script(name string) *Script {
 	return s
 }
 
-// given are the pieces of scripts that are no files.
+// given are the pieces of scripts that are not files.
 var given = map[string]string{
 	"algorithms": buckets.LuaFunctions(), // of the admission checks
 	"timeline":   buckets.LuaTimeline(),
 }
 
-// Define makes the scripts, once in a process, before anything else of this package is used. fields
-// is their piece that knows the fields of policies. Package shaper, which has the policies, makes
-// it of their tables and calls Define while it is initialized. The texts are constant: names and
-// values reach a script through KEYS and ARGV only.
+// Define makes the scripts. It must be called once in a process, before anything else of this
+// package is used. fields is the piece that knows the fields of policies. Package shaper, which has
+// the policies, makes it from their tables and calls Define while it is initialized. The texts are
+// constant: names and values reach a script through KEYS and ARGV only.
 func Define(fields string) {
 	given["fields"] = fields
 	for name, s := range Scripts {

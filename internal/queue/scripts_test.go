@@ -10,8 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
-// TestScriptsHaveCrashPoints: a script without them would be left out where processes are killed at
-// every point.
+// A script without crash points would be left out of the tests that kill processes at every point.
 func TestScriptsHaveCrashPoints(t *testing.T) {
 	points := crashpoint.Points()
 	for name, s := range Scripts {
@@ -27,14 +26,14 @@ func TestScriptsHaveCrashPoints(t *testing.T) {
 	}
 }
 
-// TestMain defines the scripts. What they know of policies is package shaper's, whose tests run
-// them with it; here a stand-in defines the same names.
+// TestMain defines the scripts. What they know of policies comes from package shaper, whose tests
+// run them with it; here a stand-in defines the same names.
 func TestMain(m *testing.M) {
 	Define("local function fallback(field) end\nlocal function tenant_policy() end\nlocal function downstream_policy() end\n")
 	os.Exit(m.Run())
 }
 
-// A program that leaves package shaper out is told so by the first queue that it opens.
+// A program that does not import package shaper is told to by the first queue that it opens.
 func TestOpenWantsScripts(t *testing.T) {
 	defined := EnqueueScript.Script
 	EnqueueScript.Script = nil
@@ -47,7 +46,7 @@ func TestOpenWantsScripts(t *testing.T) {
 	Open(nil, "d")
 }
 
-// A ticket is read only if its names are some, and it says so briefly.
+// A ticket is read only if its names are valid, and the error is brief.
 func TestTicketsAreChecked(t *testing.T) {
 	if k, err := ParseTicket("a b 7"); err != nil || k != (Ticket{"a", "b", 7}) {
 		t.Errorf("%+v, %v", k, err)

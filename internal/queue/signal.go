@@ -9,7 +9,7 @@ import (
 )
 
 // Listener hears the signals of one downstream. A signal is only a hint that saves a wait: it may
-// be lost, and whoever acts on one also looks for himself from time to time.
+// be lost, so whatever acts on signals must also look for itself from time to time.
 //
 // NewListener starts its goroutine; Close ends it and waits.
 type Listener struct {
@@ -19,8 +19,8 @@ type Listener struct {
 }
 
 // NewListener calls hear for each signal, from one goroutine; hear must not block. Signals that are
-// sent while the connection is away are lost; go-redis connects again by itself, and then hear gets
-// a 'w' to look around.
+// sent while the connection is away are lost. go-redis connects again by itself, and then hear gets
+// a 'w', so that its owner looks around.
 func NewListener(q Queue, hear func(Signal)) *Listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{sub: q.RDB.Subscribe(ctx, q.SignalChannel()), cancel: cancel}
@@ -48,9 +48,9 @@ func (l *Listener) Close() {
 
 // Signal is what a Listener hears.
 type Signal struct {
-	// 'w' something may leave earlier than thought, 't' tickets are on their way, 'c' a running job
-	// was cancelled, 'p' a tenant is paused: what holds a slot that has not come should go back;
-	// without a tenant the whole downstream is.
+	// 'w' something may leave earlier than thought; 't' tickets are on their way; 'c' a running job
+	// was cancelled; 'p' a tenant, or without one the whole downstream, is paused: what holds a
+	// slot that has not come should go back.
 	Kind       byte
 	Tenant, ID string
 }

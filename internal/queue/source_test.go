@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// luaSource is the text of a script's file, or of a piece.
+// luaSource returns the text of a script's file, or of a piece's.
 func luaSource(t *testing.T, name string) string {
 	t.Helper()
 	if text, ok := given[name]; ok {
@@ -27,7 +27,7 @@ func luaSource(t *testing.T, name string) string {
 	return string(b)
 }
 
-// one is the only match of an expression's group in a script.
+// one returns the only match of an expression's group in a script.
 func one(t *testing.T, name, expr string) string {
 	t.Helper()
 	m := regexp.MustCompile(expr).FindAllStringSubmatch(luaSource(t, name), -1)

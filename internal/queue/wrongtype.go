@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Somebody else's value under one of our keys makes Redis say WRONGTYPE, and not of what key. So
-// the keys are looked at then, each as what it should be. What was found is told with the error.
+// If somebody else's value is under one of our keys, Redis says WRONGTYPE, but not for which key.
+// So the keys are then looked at, each as what it should be, and the error tells what was found.
 
-// kind is a kind of value, its name, and a command that is refused on every other one.
+// kind is a kind of value: its name, and a command that is refused on every other kind.
 type kind struct {
 	Kind string
 	look []any // the command; the key comes second
@@ -25,13 +25,13 @@ var (
 	aStream    = kind{"stream", []any{"xrange", "-", "+", "count", 1}}
 )
 
-// Kept is a key, and what is kept under it.
+// Kept is a key, and what kind of value is kept under it.
 type Kept struct {
 	Key string
 	kind
 }
 
-// Kept are the keys of a downstream, and those of tenants of it.
+// Kept returns the keys of a downstream, and those of the given tenants of it.
 func (q Queue) Kept(tenants ...string) []Kept {
 	l := []Kept{{q.DownstreamKey(), aHash}, {q.DueKey(), aSortedSet}, {q.ReadyKey(), aSortedSet}, {q.OutKey(), aSortedSet}, {q.RunKey(), aSortedSet},
 		{q.PoolsKey(), aHash}, {q.TenantsKey(), aSortedSet}, {q.NamedKey(), aSortedSet}, {q.ConfigsKey(), aSortedSet}, {q.LogKey(), aStream}}
@@ -42,9 +42,9 @@ func (q Queue) Kept(tenants ...string) []Kept {
 	return l
 }
 
-// Failed wraps a failure of Redis with what was being done, as StoreErr does, and what a server
-// says with the downstream or key that it is about. args are those of the call: where a tenant is
-// among them, its keys are looked at too, besides those of tenants whose turn it is.
+// Failed wraps a failure of Redis with what was being done, as StoreErr does, and an error that the
+// server replied with the downstream or key that it is about as well. args are those of the call:
+// if a tenant is among them its keys are looked at, besides those of tenants whose turn it is.
 func (q Queue) Failed(ctx context.Context, doing string, err error, args ...any) error {
 	var reply redis.Error
 	switch {

@@ -6,8 +6,11 @@
 -- ARGV[5] 1 = only if the pool is known
 -- ARGV[6…] tenant, id, token of each running job, and 1 if its handler has begun; at most BATCH
 --
--- Returns one of these for each job: 1 lease extended, 2 extended, and the job is cancelled, 0 the
--- lease is lost Or {-1}: the pool is not known, and nothing was changed
+-- Returns for each job one of
+--   1  its lease is extended
+--   2  the same, and the job is cancelled
+--   0  its lease is lost
+-- or {-1} alone: the pool is not known, and nothing was changed
 --
 -- Cost: O(jobs · log running).
 

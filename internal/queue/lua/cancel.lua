@@ -3,9 +3,11 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id
 --
--- Returns the state that the job is in now: "cancelled" it will not start again; "running" its
--- worker was told, and whatever but success comes of it, it will not start again; another end: it
--- came too late; "" nothing is known of it
+-- Returns the state that the job is in now:
+--   cancelled    it will not start again
+--   running      its worker was told; unless it succeeds it ends cancelled without another start
+--   another end  the call came too late
+--   ""           nothing is known of the job
 --
 -- Cost: O(waiting) for a waiting job.
 

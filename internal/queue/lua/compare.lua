@@ -1,28 +1,28 @@
--- compare: do the books agree? What sizes and counts tell, of some tenants or of a downstream.
--- Every script leaves them in agreement, so any difference is a write that was lost or made by
+-- compare: do the books agree? It looks at sizes and counts, of some tenants or of a downstream.
+-- Every script leaves them in agreement, so a difference means that a write was lost or made by
 -- hand. Safe to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] 1 = mend, 0 = only look
--- ARGV[3] 1 = mend.lua has looked at each job of these tenants, so where a count differs the count is wrong; of the downstream:
---         count its pools even if their sum is right
+-- ARGV[3] 1 = of tenants: mend.lua has looked at each of their jobs, so where a count differs the
+--         count is wrong; of the downstream: count the jobs of its pools even if their sum is right
 -- ARGV[4…] tenants, at most BATCH; none = the downstream
 --
--- Returns kind, tenant, what, … with kind one of
---   jobs    its jobs are not where they should be: mend.lua finds which
+-- Returns kind, tenant, what, …, where kind is one of
+--   jobs    the tenant's jobs are not where they should be: mend.lua finds which
 --   count   a count of jobs in flight differed from the books; of the downstream, tenant is ''
---   places  a pool's count of running jobs did; what is the pool
---   filed   it could send something, and was not filed for it, or for much later
---   index   it was not indexed as what it is, busy or idle
+--   places  a pool's count of running jobs differed; what is the pool
+--   filed   the tenant could send something, and was not filed for it, or much too late
+--   index   the tenant was not indexed as what it is, busy or idle
 --
--- Cost: O(tenants + jobs in flight), where those are at most TALLY; one that differs about as much
--- as an enqueue.
+-- Cost: O(tenants + jobs in flight) while the latter are at most TALLY; a tenant that differs costs
+-- about as much as an enqueue.
 
 -- include tenant
 
-local TALLY = 1000       -- members of a book of jobs in flight that are counted; of a larger one its size alone is known
+local TALLY = 1000       -- members of a book of jobs in flight that are counted; of a larger book only the size is known
 local POOL_TALLY = 500   -- running jobs whose pools are counted
-local LATE = 1000000     -- µs by which a tenant may be filed late: a slot that passes moves it a little
+local LATE = 1000000     -- µs by which a tenant may be filed late: its turn moves a little when a slot passes
 
 local mends, sure = ARGV[2] == '1', ARGV[3] == '1'
 local now = clock()
@@ -45,7 +45,7 @@ local function tally(book)
   return of
 end
 
--- right sets a count of h that differs from what the books hold.
+-- right corrects a count of h that differs from the books.
 local function right(h, name, field, want)
   if num(h, field) == want then return false end
   find('count', name, field .. ' ' .. int(num(h, field)) .. ', ' .. int(want) .. ' there')
@@ -62,7 +62,7 @@ local function tenant_books(name)
   local rest = bucketed + back + later + out + dead
   local run = runs and (runs[name] or 0) or sure and math.max(0, jobs - rest) or num(t, 'run')
   if not sure then
-    local least = back + out + run + dead -- each of these has a state, of those that come later some
+    local least = back + out + run + dead -- each of these has a state, and so do some of those that come later
     local unwatched = outs and (outs[name] or 0) ~= out or not outs and out > 0 and call('ZCARD', K_OUT) ~= num(ds, 'out')
       or not runs and run > 0 and call('ZCARD', K_RUN) ~= num(ds, 'run')
     if jobs ~= rest + run or lines < least or lines > least + later or unwatched then return find('jobs', name, '') end
@@ -79,7 +79,8 @@ local function tenant_books(name)
     end
   end
   local score = call('ZSCORE', K_TENANTS, name)
-  local is_busy, indexed = waits or busy(t) > 0, score and (tonumber(score) or FOREVER) >= FOREVER -- miniredis says 9e+15, and cannot read it
+  -- miniredis says 9e+15, which tonumber cannot read there
+  local is_busy, indexed = waits or busy(t) > 0, score and (tonumber(score) or FOREVER) >= FOREVER
   if is_busy and not (t.busy and indexed and call('PTTL', t.key) < 0) or not is_busy and (t.busy or indexed) then
     find('index', name, '')
     wrong = true

@@ -1,22 +1,27 @@
 -- config: apply a configuration, the downstream's whole policy and those of the tenants that it
 -- names, in steps: begin, set …, left …, end. Safe to repeat.
 --
--- A configuration goes by the digest of its content, and no clock has a say. One that was applied
--- last, as a whole, is not applied again, so that what was set by hand since stays. The last one
--- begun holds: the steps of another one that is still under way do nothing from then on. Daemons
--- with the same one go through the steps together, in the same generation.
+-- A configuration is known by the digest of its content; no clock has a say. If it was the last one
+-- applied, as a whole, it is not applied again, so that what was set by hand since stays. The one
+-- begun last holds: from then on, the steps of any other that is still under way do nothing.
+-- Daemons with the same configuration go through the steps together, in the same generation.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] step  [3] digest  [4] generation, as begin returned it
--- ARGV[5…] of set: tenant ("" = the downstream), n, n times field and value; at most BATCH / 2 of these
+-- ARGV[5…] of set: tenant ("" = the downstream), n, n × (field, value); at most BATCH / 2 of these
 -- ARGV[5]  of look: for how many µs back other daemons matter
 --
--- begin, set, left and end return {1 go on | 2 it holds already, as a whole | 0 another one was
--- begun since, digest of the one that was applied before (begin, 1) or was begun since (0),
--- generation (begin)} left returns besides, from the fourth on, tenants that the one before named
--- and this one does not, at most BATCH / 2: they have the defaults again. None: all are done. look
--- returns {digest of the one that holds, or is under way, or "", 1 = only under way, digest of
--- another one that a daemon with it looked for within that time …}
+-- begin, set, left and end return {what to do, digest, generation}:
+--   1  go on; the digest that begin returns is of the configuration before this one
+--   2  stop: it holds already, as a whole
+--   0  stop: another one, whose digest this is, was begun since
+-- left also returns, from the fourth value on, at most BATCH / 2 tenants that the configuration
+-- before named and this one does not: they have the defaults again. None = all are done.
+--
+-- look returns
+--   the digest of the configuration that holds, or is under way, or ""
+--   1 = it is only under way
+--   the digest of each other one with which a daemon looked within that time …
 --
 -- Cost: O(items); set of the downstream as in policy.
 

@@ -3,10 +3,11 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] "requeue" or "forget"  [4…] ids, at most BATCH
 --
--- Returns {jobs handled, 1 = stopped because the bucket is full}; or what was never seen, see
--- unseen; then nothing changes A requeued job comes to the front, in the order in which the jobs
--- were accepted, with all its attempts before it. Dead is an end, so what comes back from there is
--- bound by the depth like any arrival.
+-- Returns {jobs handled, 1 = stopped because the bucket is full}
+-- Or what was never seen, see unseen; then nothing changes
+--
+-- Requeued jobs come to the front, in the order in which they were accepted, with all their
+-- attempts again. Dead is an end, so the depth bounds what comes back from there like any arrival.
 --
 -- Cost: O(ids · log dead).
 

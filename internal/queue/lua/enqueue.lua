@@ -1,7 +1,7 @@
 -- enqueue: offer jobs to a tenant's bucket, each on its own. Safe to repeat: a digest holds a nonce
--- of the call. (Only the call that made a job is known by it. One that found a job, is repeated,
--- and finds it dropped or cancelled meanwhile makes it anew, which is what its producer was told:
--- accepted.)
+-- of the call. (That shows only which call made a job. If a call found a job, and the job is
+-- dropped or cancelled before the call is repeated, the repetition makes it anew: its producer was
+-- told that the job was accepted.)
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
@@ -9,45 +9,48 @@
 --   id
 --   delay µs, 0 = none
 --   not before, µs since the epoch, 0 = at once
---   digest of the body, "hash.nonce"; hash is empty where the id was made up by the client
+--   digest of the body, "hash.nonce"; hash is empty where the client made the id up
 --   body without its first field, see job.lua
 --
 -- Returns for each job {status, position, start, retry, state, note, then what each admission rule
--- says (buckets.LuaFunctions), if they were asked}; µs; position counts from 1, 0 = does not wait;
--- start 0 = cannot be said, and note says why (expect.lua); retry -1 = never; state as a letter of
--- job.lua or how the job ended, "l" not due yet, "" there is no job
---   accepted   it waits, or waited before this call was repeated
---   duplicate  the same id with the same body is known: it has not ended, or is done
---   dead       the same, and it is dead and kept
+-- says (buckets.LuaFunctions), if they were asked}. Times are µs. position counts from 1, 0 = does
+-- not wait; start 0 = cannot be said, and note says why (expect.lua); retry -1 = never; state is a
+-- letter of job.lua, or how the job ended, or "l" not due yet, or "" there is no job. The status is
+-- one of
+--   accepted   it waits, or did before this call was repeated
+--   duplicate  the id is known with the same body: that job has not ended, or is done
+--   dead       the same, but that job is dead and kept
 --   conflict   the id is known with another body
---   full       no room (on_full reject); block: no room, and the tenant's policy is to wait for it
+--   full       no room (on_full reject, or nothing to drop)
+--   block      no room, and the tenant's policy is to wait for it
 --   limited    an admission rule refuses; nothing is taken from any
 --   unknown    the downstream serves only tenants that were set
--- A refusal writes nothing. The first write may need memory, so with maxmemory reached the script
--- fails clean.
+-- A refusal writes nothing. The first write is one that may need memory, so with maxmemory reached
+-- the script fails before it has changed anything.
 --
 -- Cost: O(1) a job. What may end in a full bucket to make room is looked for once a call, among at
--- most some hundred jobs; at most BATCH of them end in a call, and one for each job beyond.
+-- most some hundred jobs; at most BATCH of them end in a call, and one more for each job beyond.
 
 -- include base fields
 
 local FIELDS = 5 -- of a job in ARGV
 local now, name = clock(), ARGV[2]
 local reply, nth = {}, 3 -- nth: where in ARGV the next job begins
--- Jobs of one call are accepted a µs apart, so that those that come back are told apart by it, see
+-- Jobs of one call are accepted a µs apart, so that those that come back keep their order, see
 -- to_front.
 
--- The common case: the tenant is busy, jobs wait before the new ones, there is room, no admission
--- rule to ask, and the tenant's own rate decides when they start. Then nothing changes about when
--- the head may leave, so a few commands do; what follows in this script, also the making of its
--- functions, is never reached. A job that is anything else (delayed, known already, with a wait of
--- its own) ends the loop, and the rest takes the long way.
+-- The common case: the tenant is busy, jobs wait before the new ones, there is room, there is no
+-- admission rule to ask, and the tenant's own rate decides when they start. Then the head leaves
+-- when it would have left anyway, so a few commands do, and the rest of this script is not reached,
+-- not even where it makes its functions. Any other job (delayed, known already, with a max_wait of
+-- its own) ends the loop; it and those behind it take the long way.
 do
   local jobs, ids, prefix = k_jobs(name), {}, k_end(name, '')
   local waiting = call('LLEN', k_wait(name)) + call('ZCARD', k_back(name))
   local own = call('HMGET', k_tenant(name), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
   local common = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive')
-  local paused, by_time, note = math.max(tonumber(own[5] or 0), tonumber(common[6] or 0)), tonumber(own[7] or 0), '' -- see expect.lua
+  local paused = math.max(tonumber(own[5] or 0), tonumber(common[6] or 0))
+  local by_time, note = tonumber(own[7] or 0), '' -- see expect.lua
   local events, period = string.match(own[4] or common[3] or fallback('p:rate'), '^(%d+)/(%d+)$')
   local due, step = tonumber(own[6] or 0), period / events
   if paused >= FOREVER then
@@ -55,7 +58,7 @@ do
   elseif tonumber(common[7] or 0) < now then
     note = 'no_workers'
   elseif common[5] or paused <= now and due < now - 2 * step - 100000 then
-    by_time = 0 -- tenants share a rate; or the head should have left, and something holds it
+    by_time = 0 -- tenants share a rate; or the head should have left, and something holds it back
   end
   if own[1] and waiting > 0 and not common[4] and (own[2] or common[1] ~= 'refuse') then
     local room = tonumber(own[3] or common[2] or fallback('p:depth')) - call('ZCARD', k_later(name)) - waiting
@@ -96,15 +99,15 @@ local changed = false
 local function same(before, digest, body, known)
   local hash, offered = string.match(before, '^([^.]*)%.'), string.match(digest, '^([^.]*)%.')
   if hash ~= '' then return hash == offered end
-  -- its id was made up, and its body not digested: compare what there is of it, behind the first
-  -- lines
+  -- Its id was made up, so its body was not digested: compare the bodies, if there is one, from
+  -- behind their first lines.
   return known ~= nil and string.match(known, '\n.*$') == string.match(body, '\n.*$')
 end
 
--- once_due is when a job starts that is not due before `due`. It joins the bucket behind what waits
--- by then: what is there now and has not left, and what falls due before, perhaps much of it at
--- about the same time. One that is tried again comes to the front.
-local last_due = {} -- the last that was asked for
+-- once_due is when a job starts that is not due before `due`. It then joins the bucket behind all
+-- that waits: what is there now and has not left, and what falls due before it, perhaps much of
+-- that at about the same time. A job that is tried again comes to the front.
+local last_due = {} -- the last question and its answer
 local function once_due(due, again)
   if again then
     local start, note = expected(ds, t, 1, now)
@@ -115,11 +118,11 @@ local function once_due(due, again)
   local start, note = expected(ds, t, waiting + before + 1, now)
   if start == 0 then return start, note end
   start = math.max(start, due)
-  if last_due.before == before - 1 and last_due.due <= due then -- right behind that one
+  if last_due.before == before - 1 and last_due.due <= due then -- right behind that job
     start = math.max(start, last_due.start + step)
   else
     local i = 1
-    while i <= before do -- the ith before it is due then, and i - 1 stand between them
+    while i <= before do -- the ith job before it is due then, with i - 1 between them
       local its_due = call('ZRANGE', later, before - i, before - i, 'WITHSCORES')[2]
       start = math.max(start, its_due + i * step)
       i = math.max(i + 1, math.floor(i * 1.1))
@@ -153,11 +156,12 @@ end
 
 local LOOK = 16 -- waiting jobs that are looked at where some may have waited too long
 
--- expire_or_drop finds what need not stay in a full bucket: jobs that waited too long, else
+-- expire_or_drop finds what need not stay in a full bucket: jobs that waited too long, or else
 -- (drop-oldest) those that have waited longest and were never started. It only looks, and returns
--- what to end as {id, job, how}; nil if that makes no room. Where the depth was lowered, one job
--- may not find room for itself: drop-oldest then ends BATCH of them a call, so the level falls, and
--- never rises. in_vain: nothing that happens later in this call makes another look worth while.
+-- what to end as {id, job, how}; nil if that makes no room. Where the depth was lowered, room for
+-- one job may take more endings than a call makes: drop-oldest then ends BATCH jobs, and accepts
+-- the new one all the same, so the level falls, and never rises. in_vain: another look in this call
+-- would find nothing either.
 local in_vain, ended = false, 0
 local function expire_or_drop()
   local drop, expires = on_full == 'drop-oldest', rule_number(ds, t, 'p:wait') > 0 or t.own_wait
@@ -195,12 +199,12 @@ local function expire_or_drop()
   return ends
 end
 
--- µs: how soon to ask again where it cannot be known, and how late at the latest, since a pause may
--- end and a policy change before
+-- µs: how soon to ask again where nobody can say when there is room, and how late at the latest,
+-- since a pause may end, or a policy change, sooner than it seems
 local RETRY, LATEST = { paused = 10000000, no_workers = 5000000, in_flight = 1000000 }, 60000000
 
--- until_room is how long it takes until a job leaves a full bucket, as far as can be said: what
--- keeps it full decides.
+-- until_room is how long it takes until a job leaves a full bucket, as far as can be said. That
+-- depends on what keeps it full.
 local function until_room()
   local at, why = expected(ds, t, 1, now)
   if RETRY[why] then return RETRY[why] end
@@ -211,7 +215,7 @@ local function until_room()
   return math.min(at - now, LATEST)
 end
 
-local room_in -- the same for all of a call
+local room_in -- until_room, the same for all jobs of a call
 
 local function offer(id, delay, at, digest, body)
   local known = call('HGET', k_jobs(name), id)
@@ -240,7 +244,7 @@ local function offer(id, delay, at, digest, body)
 
   local since = math.max(at ~= '0' and tonumber(at) or now + delay, now)
   call('HSET', k_jobs(name), id, int(since + (nth - 3) / FIELDS) .. ' ' .. body)
-  if before then call('DEL', k_end(name, id)) end -- it ended without having been done, and begins anew
+  if before then call('DEL', k_end(name, id)) end -- it ended undone, and begins anew
   for _, ending in ipairs(ends) do
     if call('ZREM', k_back(name), ending[1]) == 0 then call('LREM', k_wait(name), 1, ending[1]) end
     finished(ds, t, ending[1], ending[2], ending[3], '', now)
@@ -269,6 +273,8 @@ if changed then
   if settle(ds, t, now) then wake() end
   save(ds)
 else
-  call('DEL', PREFIX .. '-') -- removes nothing; a server that has become a replica fails here, rather than answer from what it remembers
+  -- It removes nothing; but a server that has become a replica fails here, rather than answer from
+  -- old data.
+  call('DEL', PREFIX .. '-')
 end
 return reply

@@ -1,11 +1,11 @@
--- find: the parts of a job, all of one instant. Changes nothing. A script, not MULTI, which Redis
--- refuses when its memory is used up.
+-- find: the parts of a job, all of the same instant. Changes nothing. It is a script because Redis
+-- refuses MULTI when its memory is used up.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id
 --
 -- Returns {body, state, how it ended, µs when it is due, µs when it died, place}; "" for what there
--- is not, place from 1, 0 = it does not wait
+-- is not; place counts from 1, 0 = it does not wait
 --
 -- Cost: O(1) for one of the first thousand, else O(waiting / 100), see place.lua.
 

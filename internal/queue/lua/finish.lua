@@ -1,20 +1,25 @@
--- finish: how starts ended; only the owner of a job's last one may say so. A worker that wants more
--- work is given the next job of the downstream in the same call, with its slot. Many reports share
--- a call, each on its own. Safe to repeat: by both tokens.
+-- finish: workers report how starts ended; only the owner of a job's last start may do so. A worker
+-- that wants more work is given the downstream's next job in the same call, with its slot. Many
+-- reports share a call, each on its own. Safe to repeat: by both tokens.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2…] of each report, at most BATCH:
---   tenant id token that owns the job outcome: ok, error, uncharged (an error that is not charged),
---   dead, throttled (the tenant), throttled-all (the downstream), back (handed back unstarted or at
---   a shutdown) µs: backoff of an error, pause of a throttle result or error text token for the
---   next job, "-" = no more work µs from its slot to its start, "?" = not known, "-" = it never
---   started, which only dead and back can say of it
+--   tenant
+--   id
+--   token that owns the job
+--   outcome: ok, error, uncharged (an error that is not charged), dead, throttled (the tenant),
+--     throttled-all (the downstream), back (handed back unstarted, or at a shutdown)
+--   µs: backoff of an error, pause of a throttled start
+--   result or error text
+--   token for the next job, "-" = no more work
+--   µs from its slot to its start, "?" = not known, "-" = it never started; only with dead and back
 --
 -- Returns for each report {answer, then granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
 --   stale                                the token does not own it: somebody else does, or it ended
 --   fault, text                          its record cannot be read
--- After the answer to a throttled start: "throttled", how many of the tenant were so in a row
+-- The answer to a throttled start is followed by "throttled" and how many starts of the tenant in a
+-- row were throttled.
 --
 -- Cost: O(log tenants) a report; with a next job about twice a gate.
 
@@ -28,10 +33,10 @@ local cache = {}     -- tenants by name
 local touched = {}   -- tenants whose jobs changed
 local gave = {}      -- tenants that gave a next job
 local promoted = false
-local woken, freed = false, false -- something may leave earlier; a place is free
+local woken, freed = false, false -- something may leave earlier; a place became free
 
--- replayed answers a report that was made before: what became of the job, and the next job if it is
--- still this worker's.
+-- replayed answers a report that was made before: what became of the job, and the next job if this
+-- worker still owns it.
 local function replayed(answer, next_job, next_token)
   local reply = { answer }
   local next_name, next_id = string.match(next_job, '^([^/]+)/(.+)$')
@@ -107,7 +112,7 @@ local function report(name, id, token, outcome, delay, text, next_token, late)
     woken = settle(ds, t, now) or woken
     promoted = false
   end
-  -- The next job is picked before this one is written down, so that the receipt names it.
+  -- The next job is picked before this one is written, so that what is kept of this one names it.
   local next_t, next_id, next_j, next_body
   if chains then
     next_t, next_id, next_j, next_body = take_next(next_token)

@@ -3,12 +3,12 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
 --
--- Returns {} if it is gone, or {waiting and delayed, in flight, dead} that keep it; or what was
--- never seen, see unseen; then nothing changes
+-- Returns {} if it is gone, or the counts {waiting and delayed, in flight, dead} that keep it
+-- Or what was never seen, see unseen; then nothing changes
 --
--- Cost: O(1). The hash stays until its last slot is an interval ago, so that coming back earns no
--- earlier start, and for ten seconds at least: by it a repeated call knows that the tenant was
--- seen.
+-- Cost: O(1). The hash stays until the last slot is more than an interval ago, so that a tenant
+-- that comes back does not start earlier, and for ten seconds at least, so that a repeated call
+-- knows that the tenant was seen.
 
 -- include tenant
 

@@ -2,21 +2,22 @@
 -- granted a slot; or, holding a slot that it missed by more than the tolerance, asks for another
 -- one. Safe to repeat: by the new token.
 --
--- A ticket says "wake up for this tenant" and starts the oldest job that is out, so that tickets
--- may race to the gate, be lost, doubled or years late, and the jobs start in their order, each
--- once, in slots of their own. The job that it was released for only matters for what is lost: that
--- job then waits for the ticket of the one that went before it, and inherits its deadline. A ticket
--- that starts nothing, since its tenant is paused or the slot is far ahead, sends back the youngest
--- job that is out: nothing overtakes.
+-- A ticket says "wake up for this tenant" and starts the oldest job that is out. So tickets may
+-- race to the gate, be lost, doubled or years late, and the jobs still start in their order, each
+-- once, in slots of their own. Which job a ticket was released for matters only where tickets get
+-- lost: if another job is started on it, its own job waits for the ticket of that other one, and
+-- inherits its deadline. A ticket that starts nothing, since its tenant is paused or the slot is
+-- far ahead, sends back the youngest job that is out, so nothing overtakes.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id  [4] the ticket's release number
 -- ARGV[5] token that owns the job, "-" for a ticket  [6] token that will own it, "pool.random"
 --
 -- Returns granted (slot.lua), or
---   {"gone"}              no job of the tenant is out: the ticket is void; or the token owns nothing
---   {"back", why}         a job went back to the front: "paused", or "early" (its slot is too far ahead to hold a worker)
---   {"expired"}           the job waited too long and ended
+--   {"gone"}       no job of the tenant is out, so the ticket is void; or the token owns nothing
+--   {"back", why}  a job went back to the front: "paused", or "early": its slot is too far ahead to
+--                  hold a worker
+--   {"expired"}    the job waited too long and ended
 --
 -- Cost: O(log running).
 
@@ -50,10 +51,10 @@ local function freed(reply)
   return reply
 end
 
--- unused logs that a start, whose slot was missed, never happened.
+-- unused logs that a start whose slot was missed never happened.
 local function unused(became) if ds.log then log(ds, 'f', name, id, int(j.attempts), became, '-', int(now - j.slot)) end end
 
-if j.state == 'c' and j.token == old then -- cancelled, and its slot was missed: it need not start to end
+if j.state == 'c' and j.token == old then -- cancelled, and it missed its slot: it need not start to end
   unused('cancelled')
   left(ds, t, id, j)
   called_off(j)
@@ -62,7 +63,8 @@ if j.state == 'c' and j.token == old then -- cancelled, and its slot was missed:
 end
 if not (ticket and j.state == 'o' or j.state == 'r' and j.token == old) then return { 'gone' } end
 
--- back: nothing starts. A job that had a slot returns to the front; a ticket sends the youngest.
+-- back: nothing starts. A job that had a slot returns to the front; a ticket sends the youngest
+-- back.
 local function back(why)
   if ticket then
     recede(ds, t, ARGV[3], ARGV[4])

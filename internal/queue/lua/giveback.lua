@@ -1,6 +1,6 @@
 -- giveback: a ticket whose holder will not use it. The youngest job of its tenant that is out
--- returns to the front, so that there are as many jobs out as tickets; see gate. Safe to repeat:
--- one job too many goes back, and is released again.
+-- returns to the front, so that as many jobs are out as tickets; see gate. Safe to repeat: one job
+-- too many goes back, and is released again.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id  [4] release number

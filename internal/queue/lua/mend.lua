@@ -1,21 +1,23 @@
--- mend: look at some jobs of a tenant, or at entries of a book of its, and put right what a lost
+-- mend: look at some jobs of a tenant, or at entries of one of its books, and put right what a lost
 -- write left behind. A job that is in no book goes where its state says; an entry that its job does
--- not bear out goes. A worker that runs a job which the books lost keeps it. Safe to repeat.
+-- not bear out is removed. If a worker runs a job that the books lost, it keeps it. Safe to repeat.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] 1 = mend, 0 = only look
 -- ARGV[3] tenant
 -- ARGV[4] what to look at: "lines", "back", "later", "outs", "dead", "waits" or "jobs"; or "ids"
--- ARGV[5] where to go on, "0" = the beginning; of "ids" the ids, each of which may be in no book, or twice in the list of those that wait
+-- ARGV[5] where to go on, "0" = the beginning; with "ids" from here on the ids, each of which may
+--         be in no book, or twice in the list of those that wait
 --
 -- Returns {where to go on, "0" = that was all, {kind, id, …} of what was wrong, {ids to look at}}.
--- The ids are those of "waits"; and of "jobs" those that can be nowhere but there, for a list is
--- not searched for each of them. Kinds:
---   waiting, delayed, out, running, dead   it was not in the book of those: it is
---   state   its state was lost or outdated: it is written anew, if need be as that of a job which was never started
---   stray   an entry, or a state, that no job bears out: it is gone
+-- After "waits" the ids are those that were looked at; after "jobs" those that can be nowhere but
+-- in the list of those that wait, which is not searched for each of them. The kinds are
+--   waiting, delayed, out, running, dead   the job was not in the book of those; now it is
+--   state   its state was lost or outdated: it is written anew, if need be as that of a job that
+--           was never started
+--   stray   an entry, or a state, that no job bears out: it is removed
 --   body    the same, and no end of the job is known: Redis lost the job itself
---   ended   it had ended, and its body stayed: it is gone
+--   ended   the job had ended, but its body was still there: it is removed
 --
 -- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the list is searched
 -- or changed.
@@ -34,7 +36,7 @@ if mends then
   heal(ds, t, now)
 end
 
--- find records what is wrong, and tells whether to mend it.
+-- find records what is wrong, and says whether to mend it.
 local function find(kind, id)
   found[#found + 1] = kind
   found[#found + 1] = id
@@ -47,12 +49,12 @@ local function each(scanned, step, look)
   for i = 1, #scanned[2], step do look(scanned[2][i], scanned[2][i + 1]) end
 end
 
--- gone is the kind of an entry whose job is not there.
+-- gone is the kind of an entry that has no job.
 local function gone(id) return call('EXISTS', k_end(name, id)) == 1 and 'stray' or 'body' end
 
--- entry looks at an entry of a sorted set, whose job should be in the state `letter`. If the job is
--- where its state says, the entry is left over; if it is in no other book, its state is. With
--- `anew`, a state that is lost is written anew.
+-- entry looks at an entry of a sorted set, whose job should be in the state `letter`. If it is in
+-- another one, and is where that says, the entry is outdated; else the state is. With `anew`, a
+-- state that was lost is written anew.
 local function entry(key, id, letter, anew)
   local j, body = state(name, id), call('HGET', k_jobs(name), id)
   if not body then
@@ -85,8 +87,8 @@ local function line(id)
   end
 end
 
--- backoff is the longest that a job can have to wait after its last start, in µs: it may come late,
--- and never early.
+-- backoff is the longest that a job can have to wait after its last start, in µs: it may come back
+-- late, but never early.
 local function backoff(j)
   local least, most = rule_number(ds, t, 'p:bmin'), rule_number(ds, t, 'p:bmax')
   return 1000 * math.max(least, math.min(most, least * 2 ^ math.max(0, j.attempts - j.forgiven - 1)))
@@ -94,7 +96,8 @@ end
 
 local function job(id, body)
   local j = state(name, id)
-  if call('ZSCORE', K_RUN, name .. ' ' .. id) and not (j and (j.state == 'r' or j.state == 'c')) then return end -- its lease decides
+  -- Where only K_RUN says that it runs, the end of its lease decides.
+  if call('ZSCORE', K_RUN, name .. ' ' .. id) and not (j and (j.state == 'r' or j.state == 'c')) then return end
   if j and held(name, id, j) then return end
   if not j then
     for _, key in ipairs({ k_back(name), k_later(name), k_outs(name), k_dead(name) }) do
@@ -113,9 +116,9 @@ local function job(id, body)
   end
 end
 
--- waits looks at a page of the list, from its end, where it grows, so that nothing slips by. What
--- should not be in it is passed over in its turn; it is taken out where that walks over few
--- entries.
+-- waits looks at a page of the list, beginning at its end, where it grows, so that nothing slips
+-- by. An entry that should not be in it does no harm, since it is passed over when its turn comes;
+-- it is removed where that means walking over few entries.
 local function waits(from)
   local list = k_wait(name)
   local length = call('LLEN', list)
@@ -138,7 +141,7 @@ local function waits(from)
   if more then goes_on = int(from + BATCH - took) end
 end
 
--- missing looks at one that may be in no book, or in the list twice.
+-- missing looks at a job that may be in no book, or in the list twice.
 local function missing(id)
   local list, body = k_wait(name), call('HGET', k_jobs(name), id)
   if not body or state(name, id) then return end
@@ -164,13 +167,13 @@ local function missing(id)
     elseif length <= FAR then
       call('LINSERT', list, 'BEFORE', call('LINDEX', list, place), id)
     else
-      to_front(name, id, fresh(since)) -- its place is too far in: rather early than late
+      to_front(name, id, fresh(since)) -- its place is too far in: better early than late
     end
   end
 end
 
--- What comes later was perhaps never out, and has no state; a job that is out and has none is
--- brought back by release in its time.
+-- What is to come later may never have been out, and then has no state. A job that is out without a
+-- state is brought back by release when its ticket's time is over.
 local sets = { back = { k_back(name), 'w', true }, dead = { k_dead(name), 'x', true },
   later = { k_later(name), 'z', false }, outs = { k_outs(name), 'o', false } }
 local what, from = ARGV[4], ARGV[5]

@@ -3,8 +3,8 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant
 --
--- Returns how many jobs ended; call again until it is 0. Or what was never seen, see unseen; then
--- nothing changes
+-- Returns how many jobs ended; call again until it is 0
+-- Or what was never seen, see unseen; then nothing changes
 --
 -- Cost: O(BATCH).
 
@@ -19,7 +19,8 @@ local t = tenant(ds, name, now)
 local n = 0
 local function out(id)
   local j = state(name, id)
-  if not j or j.state == 'w' or j.state == 'z' then finished(ds, t, id, j or fresh(0), 'cancelled', '', now) end -- else the books were wrong
+  -- In any other state it is not here: the books were wrong.
+  if not j or j.state == 'w' or j.state == 'z' then finished(ds, t, id, j or fresh(0), 'cancelled', '', now) end
   n = n + 1
 end
 while n < BATCH do

@@ -1,12 +1,13 @@
 -- release: hand out tickets for the heads of all buckets of a downstream that may leave within the
--- lead; and bring back what was lost: tickets that never came to the gate, jobs whose lease ended.
--- Safe to repeat: a ticket whose reply was lost is one that never comes to the gate.
+-- lead; and bring back what was lost: jobs whose tickets never came to the gate, and those whose
+-- lease ended. Safe to repeat: a ticket whose reply was lost is one that never comes to the gate.
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
--- ARGV[2] most tickets of this call  [3] µs in which a ticket must come to the gate  [4] 1 = tidy the index of tenants too
+-- ARGV[2] most tickets of this call  [3] µs within which a ticket must come to the gate
+-- ARGV[4] 1 = tidy the index of tenants too
 --
 -- Returns {wait, more, then tenant, id, release number of each ticket}
---   wait  µs until something may leave, -1 = nothing is filed; for the caller's sleep
+--   wait  µs until something may leave, for the caller's sleep; -1 = nothing is filed
 --   more  1 = call again at once
 --
 -- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle
@@ -20,8 +21,8 @@ local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ds = downstream(now)
 local cache, out, more = {}, {}, false
 
--- The clock stepped back: deadlines that lie further ahead than any can are brought near, and every
--- tenant is filed anew.
+-- Where the clock stepped back, deadlines that lie further ahead than any can are brought near, and
+-- every tenant is filed anew.
 local step = num(ds, 'back') - num(ds, 'healed')
 if step > 0 then
   put(ds, 'healed', num(ds, 'back'))
@@ -38,10 +39,10 @@ if step > 0 then
   end
 end
 
--- Redis was away, or all schedulers were: then so were perhaps the beats of workers that live.
--- Leases that ended meanwhile or end just now are not over before those had the time to beat again.
--- Those that had ended before are; so whoever calls seldom does not put off for ever what he is
--- here for.
+-- Where Redis was away, or all schedulers were, live workers may have been unable to beat. Leases
+-- that ended meanwhile, or end just now, are not over until those workers had time to beat again.
+-- Leases that had ended before are over; so a scheduler that calls rarely does not put them off for
+-- ever.
 local last, lease_end = num(ds, 'clock'), now
 if last > 0 and (ds.epoch > last or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
   put(ds, 'spared_from', last)
@@ -50,8 +51,8 @@ end
 if now < num(ds, 'spared_until') then lease_end = num(ds, 'spared_from') end
 put(ds, 'clock', now)
 
--- back takes every job of a book whose time is over, newest first, so that the oldest ends up in
--- front.
+-- back brings back every job of a book whose time is over, newest first, so that the oldest ends up
+-- in front.
 local function back(book, counter, over, bring)
   local members = call('ZRANGEBYSCORE', book, '-inf', int(over), 'LIMIT', 0, BATCH)
   for i = #members, 1, -1 do
@@ -59,11 +60,12 @@ local function back(book, counter, over, bring)
     local t, j = load(ds, cache, name, now), state(name, id)
     if j and (book == K_OUT and j.state == 'o' or book == K_RUN and (j.state == 'r' or j.state == 'c')) then
       bring(t, id, j)
-    else -- the books were wrong. It is taken out of this one; what is in no other, or cannot be read, is not lost
+    else -- the books were wrong: it leaves this one, and is not lost if it is in no other, or cannot be read
       call('ZREM', book, members[i])
       if not j or (j.state == 'w' or j.state == 'o') and not held(name, id, j) then
         local body = call('HGET', k_jobs(name), id)
-        if call('ZREM', K_OUT, members[i]) + call('ZREM', k_outs(name), id) > 0 or body then -- else it ended, and was counted then
+        -- Else it ended, and its count was taken off then.
+        if call('ZREM', K_OUT, members[i]) + call('ZREM', k_outs(name), id) > 0 or body then
           add(t, counter, -1)
           add(ds, counter, -1)
         end
@@ -100,7 +102,7 @@ end
 if n == limit or ds.unfinished then more = true end
 if n > 0 then call('PUBLISH', SIGNAL, 't') end
 
--- When the next call makes sense. What waits for a place is woken by the job that leaves one.
+-- When the next call makes sense. Whatever waits for a place is woken by the job that leaves one.
 local at
 if num(ds, 'until') > now then
   at = num(ds, 'until')
@@ -124,7 +126,8 @@ if ARGV[4] == '1' then -- forget tenants whose hash has timed out
       call('ZADD', K_TENANTS, int(now), name)
     else
       call('ZREM', K_TENANTS, name)
-      if level(name) == 0 then call('UNLINK', k_dead(name), k_jobs(name), k_state(name), k_outs(name), k_back(name)) end -- its dead were too old
+      -- What it still has are dead jobs that were too old.
+      if level(name) == 0 then call('UNLINK', k_dead(name), k_jobs(name), k_state(name), k_outs(name), k_back(name)) end
     end
   end
 end

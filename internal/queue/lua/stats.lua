@@ -4,7 +4,7 @@
 -- ARGV[2…] tenants, at most BATCH
 --
 -- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none),
--- when a job starts that leaves its bucket next (µs, 0 = cannot be said), why that cannot be said
+-- when the next job to leave its bucket starts (µs, 0 = cannot be said), why that cannot be said
 -- (expect.lua), {its hash, field, value …}}}; a tenant that was never seen is left out
 --
 -- Cost: O(tenants asked for).

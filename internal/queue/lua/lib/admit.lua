@@ -1,15 +1,15 @@
--- admit: the admission checks of a downstream, asked on the way into a bucket. buckets.LuaFunctions
--- stands before it.
+-- admit: the admission checks of a downstream, asked on the way into a bucket.
 --
--- The downstream's field `admit` has a line a rule, fields parted by tabs (written by
--- admission.go): name, scope ("tenant" or "downstream"), text for people, algorithm, and the
--- arguments of its function for one request
+-- The downstream's field `admit` has a line for each rule, written by admission.go of package
+-- shaper. Its fields, parted by tabs, are name, scope ("tenant" or "downstream"), text for people,
+-- algorithm, and the arguments of the algorithm's function for one request.
 
 -- include base algorithms
 
-local RULE_ARGS = 8 -- of an algorithm's function, see buckets.LuaFunctions
+local RULE_ARGS = 8 -- that an algorithm's function takes, see buckets.LuaFunctions
 
--- admission returns the rules as {key, algorithm, where its arguments stand in ARGV}.
+-- admission returns the rules, each with its key, its function, and where its arguments begin in
+-- ARGV.
 local function admission(ds, name)
   local rules = {}
   if not ds.admit or ds.admit == '' then return rules end
@@ -23,10 +23,10 @@ local function admission(ds, name)
   return rules
 end
 
--- consult asks every rule whether one more job may come, and takes it from all of them if `take`,
--- which is only right after they have been asked without and all agreed. Returns whether all agree,
--- and what each says, then the rules themselves: the client needs them to read it. Without rules it
--- returns nothing to read.
+-- consult asks every rule whether one more job may come. With `take` it takes the job from all of
+-- them, which is only right after they were asked without `take` and all agreed. Returns whether
+-- all agree, and a list: what each says, then the rules themselves, which the client needs to read
+-- that. Without rules the list is empty.
 local function consult(ds, rules, now, take)
   local all, says = true, {}
   for i, check in ipairs(rules) do

@@ -1,8 +1,8 @@
 -- base: keys, clock and numbers of every script.
 --
 -- Every script has the same first arguments:
---   KEYS[1]  prefix of one downstream's keys, "shaper:{D}:". It carries the hash tag, so they all share a
---            slot, and a script may build the others from it. Twin: keys.go.
+--   KEYS[1]  prefix of one downstream's keys, "shaper:{D}:". It carries the hash tag, so they all
+--            share a slot, and a script may build the others from it. Twin: keys.go.
 --   KEYS[2]  not read: see Queue.Keys
 --   ARGV[1]  the instant in µs since the epoch that a test pretends, or "0" for Redis' own clock
 --
@@ -27,8 +27,8 @@ local K_TENANTS = PREFIX .. 'tenants'  -- ZSET   tenant -> µs since when it is 
 local K_LOG     = PREFIX .. 'log'      -- STREAM the departure log, see log.lua
 local K_NAMED   = PREFIX .. 'named'    -- ZSET   tenant -> generation of the configuration that named it last
 local K_CONFIGS = PREFIX .. 'configs'  -- ZSET   digest of a configuration -> µs when a daemon with it looked last
--- The channel of signals: "w" something is due earlier, "t" tickets are on their way, "c tenant id" the
--- job was cancelled, "p" the downstream is paused, "p tenant" the tenant is.
+-- The channel of signals: "w" something is due earlier, "t" tickets are on their way, "c tenant id"
+-- that job was cancelled, "p" the downstream is paused, "p tenant" that tenant is.
 local SIGNAL    = PREFIX .. 'sig'
 
 local function k_tenant(name) return PREFIX .. 't:' .. name end  -- HASH   policy, timeline, counts

@@ -2,12 +2,12 @@
 
 -- include tenant pools
 
-local SPREAD = 25 -- of so many jobs that follow each other in a call the first is reckoned, and a line drawn to the next
-local ALL_OF, SAMPLE = 12, 4 -- so many tenants that share a rate are all looked at; of more, the first few of each book
+local SPREAD = 25 -- of so many jobs that follow each other in a call, only the first is calculated
+local ALL_OF, SAMPLE = 12, 4 -- up to so many tenants that share a rate are all looked at; of more, the first few of each book
 
--- crowd lists the tenants that share the downstream's rate with t. Each stands for `like` of them:
--- waiting jobs, tickets out, the instant from which on its next may leave, its interval, virtual
--- time and weight.
+-- crowd lists the tenants that share the downstream's rate with t: how many of them each stands for
+-- (`like`), its waiting jobs and tickets out, the first instant at which its next job may leave,
+-- its interval, virtual time and weight.
 local function crowd(ds, t, now)
   local list, counts = {}, { [K_READY] = call('ZCARD', K_READY), [K_DUE] = call('ZCARD', K_DUE) }
   local most = counts[K_READY] + counts[K_DUE] <= ALL_OF and ALL_OF or SAMPLE
@@ -26,10 +26,11 @@ local function crowd(ds, t, now)
   return list
 end
 
--- shared is when the nth job of t starts at the downstream's rate, and not before `own`, when its
--- own timeline lets it. Before it go what is out, those of t, and of every other tenant what it
--- has, what its own rate lets pass until then, and what its weight earns it; see pick. The instant
--- stands on both sides, so it is approached from below.
+-- shared is when the nth job of t starts at the downstream's rate, but not before `own`, when its
+-- own timeline lets it start. Before it go all jobs that are out, those of t that wait before it,
+-- and of every other tenant as many as wait, as its own rate lets pass until then, and as its
+-- weight earns it, whichever is least; see pick. The instant depends on itself, so it is approached
+-- from below.
 local function shared(ds, t, nth, own, first)
   local virtual, at = math.max(num(ds, 'vt'), num(t, 'vt')) + (nth - 1) * 1000000 / rule_number(ds, t, 'p:weight'), own
   for _, other in ipairs(ds.crowd) do
@@ -49,8 +50,8 @@ local function shared(ds, t, nth, own, first)
 end
 
 -- expected is when the nth of the jobs that wait in t's bucket starts; or 0, and why that cannot be
--- said: "paused" without an end, "no_workers", or "in_flight", where it hangs on how long other
--- jobs run.
+-- said: "paused" (without an end), "no_workers", or "in_flight" (it depends on how long other jobs
+-- run).
 local function expected(ds, t, nth, now)
   local paused = math.max(num(t, 'until'), num(ds, 'until'))
   if paused >= FOREVER then return 0, 'paused' end
@@ -60,8 +61,8 @@ local function expected(ds, t, nth, now)
   local own, turn = math.max(from, earliest(t.timeline, now, ds.grace)), num(t, 'out') + nth - 1
   if not ds.timeline then return own + math.floor(turn * t.timeline.step), '' end
 
-  -- Of the jobs of a call that follow each other, each SPREAD th is reckoned, and what lies between
-  -- on the line.
+  -- Of the jobs of a call that follow each other, every SPREADth is calculated; those between lie
+  -- on a line from one to the next.
   if not ds.crowd then ds.crowd = crowd(ds, t, now) end
   local first = math.max(from, earliest(ds.timeline, now, ds.grace))
   local function at(k) return shared(ds, t, nth + k, own + math.floor((turn + k) * t.timeline.step), first) end

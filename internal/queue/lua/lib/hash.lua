@@ -1,10 +1,10 @@
--- hash: what the scripts need of Redis beyond keys and clock.
+-- hash: hashes as tables, and writes with Redis full.
 
 -- include base log
 
 -- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first
--- write of a script, and only where it may need memory. For what drains the queue; enqueue must not
--- call it.
+-- write of a script, and only if it may need memory. It is for what drains the queue; enqueue must
+-- not call it.
 local function allow_oom() call('DEL', PREFIX .. '-') end
 
 -- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).

@@ -1,5 +1,5 @@
--- held: whether a job is in the book that its state names. That of one that was never out is not
--- said by its state.
+-- held: whether a job is in the book that its state names. It says nothing of a job that was never
+-- out, which has no state.
 
 -- include base
 

@@ -2,21 +2,25 @@
 --
 -- body   (k_jobs)   "since max_wait max_attempts retention timeout digest\ntype\nheaders\npayload"
 --   since is µs, the other times are ms; 0 = what the tenant's policy says
--- state  (k_state)  "state releases attempts forgiven crashes token slot since next reason[,throttles=N][,granted] error"
---   state      w waiting, and was out before; o its ticket is out; r running; c running, and cancelled;
---              z waiting out a backoff; x dead
---   releases   how many tickets were released for it. The number of each tells the last from older ones, see inherit
+-- state  (k_state)  "state releases attempts forgiven crashes token slot since next reason error"
+--   state      w waiting, and was out before; o its ticket is out; r running; c running, and
+--              cancelled; z waiting out a backoff; x dead
+--   releases   how many tickets were released for it; the number of each tells the last from older
+--              ones, see inherit
 --   attempts   starts so far
---   forgiven   those that do not count against the maximum: throttled, uncharged, handed back, crashed
+--   forgiven   those that do not count against the maximum: throttled, uncharged, handed back,
+--              crashed
 --   crashes    leases that ended while it ran
 --   token      of the owner of its last start
 --   slot       µs, of its last start
 --   since      µs, by which those that came back are in order
---   next       "tenant/id" of the job that the call which finished this one was given to run next, so that its
---              replay can answer the same
---   throttles  starts that max_throttles bounds, since it was accepted or requeued: after them the downstream
---              asked to slow down, or they failed without being charged
---   granted    its last start has a slot, and is not known to have begun: called_off takes it back, began counts it
+--   next       "tenant/id" of the job that was granted to the call which finished this one, so that
+--              its replay can answer the same
+--   reason     why it is dead, or -; followed by ",throttles=N" where N > 0, and by ",granted"
+--   throttles  starts that max_throttles bounds, since it was accepted or requeued: after them the
+--              downstream asked to slow down, or they failed without being charged
+--   granted    its last start has a slot, and is not known to have begun: called_off takes it back,
+--              began counts it
 
 -- include tenant
 
@@ -25,7 +29,7 @@ local function state(name, id)
   if not line then return nil end
   local letter, releases, attempts, forgiven, crashes, token, slot, since, next_job, reason, text =
     string.match(line, '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
-  if not letter then return nil end -- nobody of ours wrote that; one such line must not stop the whole downstream
+  if not letter then return nil end -- none of our scripts wrote that; one such line must not stop the whole downstream
   local j = { state = letter, releases = tonumber(releases), attempts = tonumber(attempts), forgiven = tonumber(forgiven),
     crashes = tonumber(crashes), token = token, slot = tonumber(slot), since = tonumber(since), next = next_job, reason = reason,
     throttles = 0, error = text }
@@ -59,7 +63,8 @@ local function read_header(body)
 end
 
 -- count counts what happened to a tenant's jobs, for it and for the downstream, whose totals
--- outlive its tenants. The two that happen most travel with the hashes, which are written anyway.
+-- outlive its tenants. The two most frequent counts travel with the hashes, which are written
+-- anyway.
 local function count(ds, t, what)
   if what == 'started' or what == 'done' then
     add(ds, what, 1)
@@ -70,16 +75,15 @@ local function count(ds, t, what)
   end
 end
 
--- began counts the start that a job was granted: it began, or nobody can say that it did not. Once
--- a start.
+-- began counts the start that a job was granted, once: it began, or nobody can say that it did not.
 local function began(ds, t, j)
   if not j.granted then return end
   j.granted = nil
   count(ds, t, 'started')
 end
 
--- called_off: the start that a job was granted never happens, so the next one has its number. One
--- that is counted already, as a version before this did it at the grant, is forgiven.
+-- called_off: the start that a job was granted never happens, so the next one has its number. If it
+-- is counted already, since older versions counted at the grant, it is forgiven.
 local function called_off(j)
   if j.granted then
     j.granted, j.attempts = nil, j.attempts - 1
@@ -88,7 +92,7 @@ local function called_off(j)
   end
 end
 
--- finished writes how a job ended, and forgets the rest. text is its result or error.
+-- finished records how a job ended, and forgets the rest. text is its result or error.
 local function finished(ds, t, id, j, how, text, now)
   local name = t.name
   local body = call('HGET', k_jobs(name), id) or '0 0 0 0 0 -\n-\n'
@@ -108,26 +112,26 @@ local function overdue(ds, t, header, now)
   return max_wait > 0 and now > header.since + max_wait * 1000
 end
 
--- to_front puts back what was accepted before: ahead of everything that was never out, and among
--- those that came back in the order in which they were accepted, however many they are.
+-- to_front puts a job back into its bucket: ahead of all that were never out, and, among those that
+-- came back, in the order in which they were accepted, however many they are.
 local function to_front(name, id, j)
   j.state = 'w'
   store(name, id, j)
   call('ZADD', k_back(name), int(j.since), id)
 end
 
--- pool_of is the pool that a token belongs to: what stands before the dot.
+-- pool_of is the pool that a token belongs to: what is before the dot.
 local function pool_of(token) return string.match(token, '^[^.]*') end
 
--- place counts the running jobs of a token's pool, one more or one less. At 0 nothing is left of
--- the count, so it is right whether the pool itself was forgotten meanwhile or not.
+-- place counts the running jobs of a token's pool, one more or one less. A count of 0 is removed,
+-- so it is right whether the pool itself was forgotten meanwhile or not.
 local function place(token, n)
   local field = pool_of(token) .. ':n'
   if call('HINCRBY', K_POOLS, field, n) <= 0 then call('HDEL', K_POOLS, field) end
 end
 
--- left takes a job off the books of what is in flight. With keep its place in its pool stays taken:
--- the pool runs another job in the same call.
+-- left takes a job off the books of what is in flight. With keep its place in its pool stays taken,
+-- since the same call gives the pool another job.
 local function left(ds, t, id, j, keep)
   local member = t.name .. ' ' .. id
   if j.state == 'o' then
@@ -143,8 +147,8 @@ local function left(ds, t, id, j, keep)
   end
 end
 
--- goes_out enters a job as out until `deadline`, by which some ticket of its tenant must have come
--- to the gate.
+-- goes_out enters a job as out until `deadline`, by which a ticket of its tenant must have come to
+-- the gate.
 local function goes_out(ds, t, id, j, deadline)
   j.state = 'o'
   store(t.name, id, j)
@@ -154,10 +158,10 @@ local function goes_out(ds, t, id, j, deadline)
   add(ds, 'out', 1)
 end
 
--- oldest_out and youngest_out are jobs of a tenant that are out: id, state and body. A ticket
+-- oldest_out and youngest_out return a job of a tenant that is out: id, state and body. A ticket
 -- starts the oldest, whichever job it was released for: tickets of a tenant race each other to the
--- gate, and its jobs must not. What cannot be read is left to release, which brings it back in its
--- time, lest it stop the others.
+-- gate, and its jobs must not. A job that cannot be read is passed over, so that it does not stop
+-- the others; release brings it back when its ticket's time is over.
 local function first_out_by(range, name)
   for _ = 1, BATCH do
     local id = call(range, k_outs(name), 0, 0)[1]
@@ -170,9 +174,9 @@ end
 local function oldest_out(name) return first_out_by('ZRANGE', name) end
 local function youngest_out(name) return first_out_by('ZREVRANGE', name) end
 
--- inherit: the ticket of `own`, its release number, was used up by another job that leaves. If own
--- is out it waits for the ticket of that one now, until its deadline, but not beyond its own: no
--- job is out for longer than a ticket lives. Call it before that one leaves.
+-- inherit: another job, `id`, leaves on the ticket of `own` with that release number. If own is
+-- out, it waits for the ticket of id from now on, until id's deadline, but not beyond its own: no
+-- job is out for longer than a ticket lives. Call it before id leaves.
 local function inherit(name, id, own, release)
   if id == own then return end
   local j, of_it, of_own = state(name, own), call('ZSCORE', K_OUT, name .. ' ' .. id), call('ZSCORE', K_OUT, name .. ' ' .. own)
@@ -182,8 +186,8 @@ local function inherit(name, id, own, release)
 end
 
 -- recede: the ticket of `own` starts nothing. The youngest job of the tenant that is out returns to
--- the front, so that there are as many out as tickets and none overtakes an older one. Returns
--- whether there was one.
+-- the front, so that as many are out as tickets, and none overtakes an older one. Returns whether
+-- one was out.
 local function recede(ds, t, own, release)
   local id, j = youngest_out(t.name)
   if not id then return false end
@@ -193,7 +197,7 @@ local function recede(ds, t, own, release)
   return true
 end
 
-local DEAD_MAX = 10000          -- dead jobs that a tenant keeps
+local DEAD_MAX = 10000 -- dead jobs that a tenant keeps
 
 local function bury(ds, t, id, j, reason, text, now)
   local name = t.name
@@ -212,8 +216,8 @@ local function bury(ds, t, id, j, reason, text, now)
   end
 end
 
--- crashed handles a lease that ended: the job comes back to the front, until it has done so too
--- often.
+-- crashed handles a lease that ended: the job comes back to the front, or is dead if that happened
+-- too often.
 local function crashed(ds, t, id, j, now)
   log(ds, 'x', t.name, id, int(j.attempts), int(now - j.slot))
   left(ds, t, id, j)
@@ -223,7 +227,7 @@ local function crashed(ds, t, id, j, now)
     finished(ds, t, id, j, 'cancelled', '', now)
     return
   end
-  j.crashes, j.forgiven, j.token = j.crashes + 1, j.forgiven + 1, '-' -- its worker, should it live, is told that it came too late
+  j.crashes, j.forgiven, j.token = j.crashes + 1, j.forgiven + 1, '-' -- its worker, if it still lives, is told that it came too late
   if j.crashes >= ds.crashes then
     bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.crashes) .. ' times', now)
   else

@@ -2,7 +2,7 @@
 
 -- include job pools
 
--- load returns a tenant, once a script, with its deadlines healed.
+-- load returns a tenant, which it reads once a script, with its deadlines healed.
 local function load(ds, cache, name, now)
   local t = cache[name]
   if not t then
@@ -13,7 +13,7 @@ local function load(ds, cache, name, now)
   return t
 end
 
--- promote moves tenants whose time has come into the fair order. Returns true if there may be more
+-- promote moves tenants whose time has come into the fair order. Returns whether there may be more
 -- of them.
 local function promote(ds, cache, now)
   local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
@@ -27,8 +27,8 @@ local function promote(ds, cache, now)
 end
 
 -- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first
--- start to the back. Once a script: its instant stands still, so nothing more falls due. t.ripened
--- tells that all have come.
+-- start to the back. It does so once a script, whose clock stands still, so nothing more falls due.
+-- t.ripened says that all of them were moved.
 local function ripen(t, now)
   if t.ripened ~= nil then return end
   local name = t.name
@@ -45,7 +45,7 @@ local function ripen(t, now)
   end
 end
 
--- head pops the first job that may still start. Expired ones end here and use no slot.
+-- head pops the first job of a bucket that may still start. Expired ones end here and use no slot.
 local function head(ds, t, now)
   local name = t.name
   for _ = 1, BATCH do
@@ -54,7 +54,7 @@ local function head(ds, t, now)
     local body = call('HGET', k_jobs(name), id)
     local header = read_header(body)
     local j = state(name, id) or fresh(header.since)
-    local later = header.since > now and call('ZSCORE', k_later(name), id) -- in the future, too, if the clock stepped back
+    local later = header.since > now and call('ZSCORE', k_later(name), id) -- also in the future if the clock stepped back
     if body and j.state == 'w' and not later then -- else it is not here: the books were wrong
       if j.attempts == 0 and overdue(ds, t, header, now) then
         finished(ds, t, id, j, 'expired', '', now)
@@ -83,10 +83,10 @@ local function ripe(ds, t, now)
 end
 
 -- pick takes the next job out of its bucket, in fair order. Returns tenant, id, job, body; or nil.
--- The job is in nobody's books then: the caller enters it as out or running before its script ends,
--- and calls picked for the tenant, which stays in the fair order until then. With to_run it is to
--- run at once, so a job whose ticket is out goes before the bucket's head; the ticket will start
--- another one, or find none.
+-- The job is then in no book: the caller must enter it as out or running before the script ends,
+-- and call picked for the tenant, which stays in the fair order until then. With to_run the job
+-- will run at once, so one whose ticket is out goes before the bucket's head; that ticket will
+-- start another job, or find none.
 local function pick(ds, cache, now, to_run)
   if num(ds, 'until') > now then return nil end
   if ds.timeline and likely(ds.timeline, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
@@ -97,7 +97,9 @@ local function pick(ds, cache, now, to_run)
     ripen(t, now)
     local id, j, body
     if not t.ripened then
-      ds.unfinished = true -- nothing of it leaves before all that is due has come back, in its order: another call goes on with it
+      -- Nothing of it leaves before all that is due has come back, in order: another call goes on
+      -- with it.
+      ds.unfinished = true
     elseif ripe(ds, t, now) then
       if to_run and num(t, 'out') > 0 then
         id, j, body = first_out(ds, t, now)
@@ -118,9 +120,8 @@ local function pick(ds, cache, now, to_run)
   end
 end
 
--- picked files a tenant again, after the caller has entered its jobs. One that may send another at
--- once stays in the fair order; then it needs no other place in the books. Returns what settle
--- does.
+-- picked files a tenant again, after the caller has entered its jobs. If it may send another at
+-- once it stays in the fair order, and needs no other place in the books. Returns what settle does.
 local function picked(ds, t, now)
   if ripe(ds, t, now) and call('EXISTS', k_wait(t.name), k_back(t.name)) > 0 then
     save(t)

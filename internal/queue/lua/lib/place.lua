@@ -1,11 +1,11 @@
--- place: where a job stands in its bucket. What came back is ahead of all that was never out.
+-- place: a job's position in its bucket. What came back is ahead of all that was never out.
 
 -- include job
 
-local NEAR = 1000 -- jobs from the head among which an id is looked for; beyond, the list is searched by `since`
+local NEAR = 1000 -- jobs at the head among which an id is looked for; beyond, the list is searched by `since`
 
--- accepted_before is where in a list the first job stands that was accepted at `since` or later,
--- looked for between low and high.
+-- accepted_before is how many jobs of the list are before the first that was accepted at `since` or
+-- later, which is looked for between low and high.
 local function accepted_before(name, since, low, high)
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -15,9 +15,9 @@ local function accepted_before(name, since, low, high)
   return low
 end
 
--- place_of is the place of a waiting job that was accepted at `since`, from 1; 0 if it does not
--- wait. Of two jobs behind the first thousand whose order is not that of `since` (one that was
--- delayed) it may be off by what overtook them.
+-- place_of is the place, from 1, of a waiting job that was accepted at `since`; 0 if it does not
+-- wait. Behind the first thousand it may be off where jobs are not in the order of `since`, as one
+-- was delayed: by as many as overtook.
 local function place_of(name, id, since)
   local rank = call('ZRANK', k_back(name), id)
   if rank then return rank + 1 end

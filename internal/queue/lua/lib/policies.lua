@@ -1,16 +1,16 @@
--- policies: how the policy of a tenant, or of the downstream, is written. It holds at once, for the
--- backlog too: every script reads the policy anew.
+-- policies: how the policy of a tenant, or of the downstream, is written. It applies at once, to
+-- the backlog too, since every script reads the policy anew.
 
 -- include tenant refile
 
--- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets the
--- field; so is, of a whole policy, what is not named.
+-- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets its
+-- field; with `whole`, so does not naming it.
 local function write_fields(key, from, to, now, whole)
   local unset = {}
   if whole then
     for _, field in ipairs(key == K_DS and { downstream_policy() } or { tenant_policy() }) do unset[field] = true end
   end
-  local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver') or 0))) } -- when it was set last; a tenant with one is known
+  local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver') or 0))) } -- when it was set last; a tenant that has it was set
   for i = from, to, 2 do
     unset[ARGV[i]] = ARGV[i + 1] == '' or nil
     if ARGV[i + 1] ~= '' then
@@ -46,7 +46,7 @@ local function write_tenant(ds, name, from, to, now, whole)
   settle(ds, tenant(ds, name, now, fresh), now)
 end
 
--- clear_tenant leaves a tenant to the downstream's defaults, as one that was never set. A pause
+-- clear_tenant leaves a tenant to the downstream's defaults, as if it had never been set. A pause
 -- stays.
 local function clear_tenant(ds, name, now)
   if call('EXISTS', k_tenant(name)) == 0 then return end -- it was removed

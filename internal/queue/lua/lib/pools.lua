@@ -12,7 +12,7 @@ local function each_pool(look)
   end
 end
 
--- live is how many places the live pools have, and until when the last of them is believed to live.
+-- live is how many places the live pools have, and until when at least one of them counts as live.
 local function live(now)
   local total, alive = 0, 0
   each_pool(function(_, n, deadline)
@@ -21,8 +21,8 @@ local function live(now)
   return total, alive
 end
 
--- places of the live pools that are free, counting only what live pools run: a job of a pool that
--- vanished must not hold a place of one that is there.
+-- places is how many places of the live pools are free. Only what live pools run is counted: a job
+-- of a pool that vanished must not take a place of one that is there.
 local function places(ds, now)
   local free = 0
   each_pool(function(pool, n, deadline, running)

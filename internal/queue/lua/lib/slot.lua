@@ -11,7 +11,8 @@ local function next_slot(ds, t, now)
   return slot
 end
 
--- run enters a job as running from slot on, owned by `token`. One that runs already missed its slot.
+-- run enters a job as running from slot on, owned by `token`. A job that runs already has missed
+-- its slot.
 local function run(ds, t, id, j, slot, token, now)
   if ds.log then
     log(ds, 'g', t.name, id, int(j.attempts), int(slot), int(slot - now), t.timeline.rate, ds.timeline and ds.timeline.rate or '-', int(ds.tau),

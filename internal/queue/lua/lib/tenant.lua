@@ -2,20 +2,20 @@
 
 -- include fields hash timeline
 
-local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays, at least
-local FIRST = 10000000 -- µs that what nothing is known of waits at most after a restart, as it may have been forgotten as a whole
+local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays at least
+local FIRST = 10000000 -- µs that a timeline of which nothing is known, and all may be forgotten, waits at most after a restart
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
--- Fields that are read at each call; written out, because a table made anew at each call costs what
--- it holds.
+-- Fields that are read at each call, and no others: a table is made anew at each call, and costs
+-- what it holds.
 local DS_FIELDS = { 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
 
--- notice_step finds out that the clock stepped back since the last release, and keeps the sum of
--- such steps. Deadlines of before lie that much nearer now; those of tenants are brought near by
--- heal.
+-- notice_step notices that the clock stepped back since the last release, and keeps the sum of such
+-- steps. It brings deadlines of the downstream that much nearer; heal does so with those of
+-- tenants.
 local function notice_step(ds, now)
   local back = num(ds, 'clock') - now
   if back <= 0 then return end
@@ -25,11 +25,11 @@ local function notice_step(ds, now)
   if num(ds, 'until') > now and num(ds, 'until') < FOREVER then put(ds, 'until', num(ds, 'until') - back) end
 end
 
--- notice_restart compares this Redis' run id with the one that the downstream has seen last. epoch
--- is since when nothing was forgotten: now, if the id changed; if none was seen yet, since this
--- Redis started; as before, if the one that was seen last ended in order (EndInOrder in ending.go).
--- Where INFO is missing or not allowed, restarts are not seen. Returns whether something may be
--- forgotten since it changed, and whether there was none.
+-- notice_restart compares this Redis' run id with the one that the downstream saw last. epoch is
+-- since when nothing was forgotten: if the id changed, since now, unless that Redis ended in order
+-- (EndInOrder in ending.go); if none was seen before, since this Redis started. Where INFO is
+-- missing or not allowed, restarts are not noticed. Returns whether something may have been
+-- forgotten since it was called last, and whether no id was seen before.
 local function notice_restart(ds, now)
   local ok, info = pcall(call, 'INFO', 'server')
   local at = ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true)
@@ -45,7 +45,7 @@ local function notice_restart(ds, now)
     put(ds, 'epoch', before and now or up and now - up * 1000000 or 0)
     ds.restarted = before
   end
-  if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: else every slot would wait for it
+  if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: without this every slot would wait for it
   ds.epoch = tonumber(ds.epoch)
   return lost, not before
 end
@@ -56,7 +56,7 @@ local function downstream(now)
   ds.lease, ds.crashes = tonumber(ds.lease or fallback('lease')), tonumber(ds.crashes or fallback('crashes'))
   ds.log = string.match(ds.log or '', '^[1-9]%d*$')
   ds.grace = math.floor(ds.tau / 2)
-  ds.hold = 2 * ds.lead + ds.tau -- a worker holds a granted slot at most this long before it comes
+  ds.hold = 2 * ds.lead + ds.tau -- longest that a worker waits for a slot that it was granted
   notice_step(ds, now)
   local restarted, fresh = notice_restart(ds, now)
   if ds.rate and ds.rate ~= '' then
@@ -68,7 +68,7 @@ local function downstream(now)
   return ds
 end
 
--- tenant reads a tenant. fresh is whether its hash is not there; nil = look.
+-- tenant reads a tenant. fresh says whether its hash is missing; nil = look.
 local function tenant(ds, name, now, fresh)
   local t = get(k_tenant(name), T_FIELDS)
   t.name = name
@@ -78,17 +78,17 @@ local function tenant(ds, name, now, fresh)
   return t
 end
 
--- unseen says what of a tenant's name ('': the downstream's alone) was never seen, 'downstream'
--- or 'tenant', or nil: seen is what has a policy or was offered a job, and is not forgotten. The
--- answer of a script that it keeps from changing anything.
+-- unseen returns what was never seen, 'downstream' or 'tenant', or nil; for the name '' it looks at
+-- the downstream alone. Seen is what has a policy or was offered a job, and was not forgotten. A
+-- script answers with it instead of changing anything.
 local function unseen(name)
   if call('EXISTS', K_DS) == 0 and call('EXISTS', K_TENANTS) == 0 then return 'downstream' end
   if name ~= '' and not (call('ZSCORE', K_TENANTS, name) and call('EXISTS', k_tenant(name)) == 1) then return 'tenant' end
 end
 
--- heal brings near what a tenant waits for, after the clock stepped back: the end of a pause, and
--- backoffs (the first 1000). A delayed job stays due at its instant. For scripts that set or meet
--- such deadlines, right after tenant().
+-- heal brings nearer what a tenant waits for, after the clock stepped back: the end of a pause, and
+-- backoffs (the first 1000). A delayed job stays due at its instant. Scripts that set or meet such
+-- deadlines call it right after tenant().
 local function heal(ds, t, now)
   local back = num(ds, 'back') - num(t, 'back')
   if back == 0 then return end
@@ -106,8 +106,8 @@ end
 local function rule(ds, t, field) return t[field] or ds[field] or fallback(field) end
 local function rule_number(ds, t, field) return tonumber(rule(ds, t, field)) end
 
--- bucket is how many jobs wait for their turn, level how many count against the depth: those that
--- are not due yet too.
+-- bucket is how many jobs wait for their turn, level how many count against the depth, which
+-- includes those that are not due yet.
 local function bucket(name) return call('LLEN', k_wait(name)) + call('ZCARD', k_back(name)) end
 local function level(name) return bucket(name) + call('ZCARD', k_later(name)) end
 local function busy(t) return num(t, 'out') + num(t, 'run') end
@@ -118,9 +118,9 @@ local function likely(timeline, out, now, grace)
 end
 
 -- by_time is up to which place of its bucket a tenant's jobs start by time alone, and not when
--- other jobs end: ALL of them, unless all that may be in flight is, or jobs run for longer (`took`,
--- on average) than so many can and keep the rate. Where the rate is kept, being full for a moment
--- means nothing: something left not long ago.
+-- other jobs end. That is ALL of them, unless as many are in flight as may be, or jobs run for so
+-- long (`took`, on average) that this many cannot keep the rate. If something left not long ago the
+-- rate is kept, and being full for a moment means nothing.
 local ALL = 10000000 -- the largest depth
 local function by_time(ds, t, now)
   local took, first = tonumber(t.took), ALL
@@ -140,9 +140,9 @@ local function by_time(ds, t, now)
   return first
 end
 
--- leaves tells when a tenant's head may leave, nil if nothing can; whether any job of it waits or
--- will; and its next turn. Tickets go out a lead before that instant; what must not go out early (a
--- delay, a pause) is filed a lead later.
+-- leaves returns when a tenant's head may leave, nil if nothing can; whether any job of it waits or
+-- will; and its next turn. Tickets go out a lead before that instant, so what must not go out early
+-- (after a delay or a pause) is filed a lead later.
 local function leaves(ds, t, now)
   local name, at = t.name, nil
   local waiting, later = call('EXISTS', k_wait(name), k_back(name)) > 0, call('ZRANGE', k_later(name), 0, 0, 'WITHSCORES')
@@ -159,13 +159,13 @@ local function leaves(ds, t, now)
 end
 
 -- settle files a tenant under the instant at which its head may leave, or takes it out of the books
--- when nothing can. Called after every change of a tenant. Returns true if the scheduler should
--- wake up for it.
+-- when nothing can. It follows every change of a tenant. Returns whether the scheduler should wake
+-- up for it.
 local function settle(ds, t, now)
   local name = t.name
   if t.timeline.doubted then note(t, t.timeline) end
   local at, waits, turn = leaves(ds, t, now)
-  put(t, 'due', math.floor(turn)) -- this and the next for what enqueue answers in its common case
+  put(t, 'due', math.floor(turn)) -- this and by_time are what enqueue answers from in its common case
   put(t, 'by_time', int(by_time(ds, t, now)))
   local is_busy = waits or busy(t) > 0
   if is_busy and not t.busy then
@@ -196,6 +196,6 @@ end
 
 local function wake() call('PUBLISH', SIGNAL, 'w') end
 
--- tell_paused says that a tenant is paused ('': the downstream), to workers that hold a slot of it
--- which has not come.
+-- tell_paused tells workers that hold a slot which has not come that its tenant is paused, or all
+-- tenants ('').
 local function tell_paused(name) call('PUBLISH', SIGNAL, name == '' and 'p' or 'p ' .. name) end
