@@ -23,9 +23,9 @@ local function refile(ds, cache, now)
     call('ZREM', K_TENANTS, last .. ' ')
   end
   local names = call('ZRANGE', K_TENANTS, from, from + REFILE - 1)
-  for _, T in ipairs(names) do
+  for _, name in ipairs(names) do
     -- One that is in the fair order already is looked at there.
-    if not call('ZSCORE', K_READY, T) then settle(ds, load(ds, cache, T, now), now) end
+    if not call('ZSCORE', K_READY, name) then settle(ds, load(ds, cache, name, now), now) end
   end
   put(ds, 'refile', #names == REFILE and names[REFILE] or '')
   return #names == REFILE
