@@ -11,10 +11,10 @@ import (
 )
 
 // Admin is the operator's view of one downstream: its policies, tenants and jobs. It needs no
-// scheduler or worker in its process. Every change holds at once, for the backlog too. It is safe
+// scheduler or worker in its process. Every change applies at once, to the backlog too. It is safe
 // for concurrent use.
 //
-// Where a tenant or the downstream was never seen, every call but those that set policies returns
+// If a tenant or the downstream was never seen, every call except those that set policies returns
 // an *UnseenError.
 type Admin struct{ q queue.Queue }
 
@@ -27,7 +27,7 @@ func NewAdmin(rdb redis.UniversalClient, downstream string) (*Admin, error) {
 	return &Admin{q}, nil
 }
 
-// Downstream returns the downstream's policy as it applies, defaults filled in.
+// Downstream returns the downstream's policy as it applies, with defaults filled in.
 func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 	h, err := a.q.RDB.HGetAll(ctx, a.q.DownstreamKey()).Result()
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *Admin) SetDownstream(ctx context.Context, p DownstreamPolicy) error {
 	return a.setPolicy(ctx, "", downstreamFields(p))
 }
 
-// setPolicy sets those of the fields that have a value.
+// setPolicy sets those fields that have a value.
 func (a *Admin) setPolicy(ctx context.Context, tenant string, fields []string) error {
 	it := newItem(tenant, fields)
 	_, err := a.q.Run(ctx, queue.PolicyScript, "set policy", slices.Delete(it, 1, 2)...) // without their number
@@ -67,7 +67,7 @@ func (a *Admin) Pause(ctx context.Context, tenant string, d time.Duration) error
 	return a.pause(ctx, tenant, us)
 }
 
-// Resume ends a pause, also one that a throttled job caused. The backlog leaves at the tenant's
+// Resume ends a pause, even one that a throttled job caused. The backlog leaves at the tenant's
 // rate, without a burst.
 func (a *Admin) Resume(ctx context.Context, tenant string) error { return a.pause(ctx, tenant, "0") }
 
@@ -79,8 +79,8 @@ func (a *Admin) pause(ctx context.Context, tenant, us string) error {
 	return err
 }
 
-// Seen tells whether Redis holds anything of the downstream: a policy, or what came of a job or of
-// a pool of workers.
+// Seen reports whether Redis holds anything of the downstream: a policy, or traces of a job or of a
+// pool of workers.
 func (a *Admin) Seen(ctx context.Context) (bool, error) {
 	n, err := a.q.RDB.Exists(ctx, a.q.DownstreamKey()).Result()
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *Admin) Seen(ctx context.Context) (bool, error) {
 	return n == 1, nil
 }
 
-// seen returns an *UnseenError where nothing is known of the downstream. Twin: unseen in
+// seen returns an *UnseenError if nothing is known of the downstream. Twin: unseen in
 // internal/queue/lua/lib/tenant.lua.
 func (a *Admin) seen(ctx context.Context) error {
 	n, err := a.q.RDB.Exists(ctx, a.q.DownstreamKey(), a.q.TenantsKey()).Result()
@@ -102,8 +102,8 @@ func (a *Admin) seen(ctx context.Context) error {
 	return nil
 }
 
-// runSeen runs a script of a tenant that must have been seen ("" = the downstream): if not, an
-// *UnseenError. See unseen in internal/queue/lua/lib/tenant.lua.
+// runSeen runs a script on a tenant ("" = the downstream), and returns an *UnseenError if that was
+// never seen. See unseen in internal/queue/lua/lib/tenant.lua.
 func (a *Admin) runSeen(ctx context.Context, s *queue.Script, doing, tenant string, args ...any) (any, error) {
 	v, err := a.q.Run(ctx, s, doing, append([]any{tenant}, args...)...)
 	switch v {

@@ -97,7 +97,7 @@ func TestStatsAndLists(t *testing.T) {
 		t.Errorf("a6 has position %d, want 2", j.Position)
 	}
 
-	// Purge leaves what is out or runs, and Remove wants all to be gone.
+	// Purge leaves jobs that are out or running, and Remove wants none to be left.
 	if n, err := w.admin.Purge(ctx, "a"); n != 3 || err != nil {
 		t.Errorf("purged %d, %v; want 3", n, err)
 	}
@@ -110,7 +110,7 @@ func TestStatsAndLists(t *testing.T) {
 	}
 }
 
-// A large purge ends all, newest first, in batches.
+// A large purge ends all jobs, newest first, in batches.
 func TestPurge(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Depth: 1000})
@@ -133,7 +133,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A tenant that is removed and comes back has no earlier start for it.
+// A tenant that is removed and comes back does not start earlier for that.
 func TestRemoveEarnsNoStart(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.setDownstream(DownstreamPolicy{Defaults: Policy{Rate: rate(1, 10*time.Second)}})
@@ -180,6 +180,6 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	_, err = w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1)
 	w.must(err)
 	if keys := w.rdb.Keys(ctx, "*:dead").Val(); len(keys) > 0 {
-		t.Errorf("of a tenant that is forgotten is left %v", keys)
+		t.Errorf("a tenant that is forgotten left %v behind", keys)
 	}
 }

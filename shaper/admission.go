@@ -12,10 +12,10 @@ import (
 
 // Admission rules are asked inside the enqueue script, all or nothing, after everything else that
 // may refuse a job: a job that a full bucket refuses takes nothing from them, and the whole
-// decision costs one round trip. They stand in the downstream's field `admit`, a line a rule,
-// fields parted by tabs; see internal/queue/lua/lib/admit.lua.
+// decision costs one round trip. They are kept in the downstream's field `admit`, a line for each
+// rule, its fields parted by tabs; see internal/queue/lua/lib/admit.lua.
 
-// admitted is the rules of one value of the field, made ready to read what the script says of them.
+// admitted holds the rules of one value of the field, ready to read what the script says of them.
 type admitted struct {
 	field  string
 	rules  []policing.Rule
@@ -68,8 +68,8 @@ func readRules(field string) []policing.Rule {
 	return rules
 }
 
-// admissions remembers the rules that were read last. Its zero value is ready to use, by many
-// goroutines.
+// admissions remembers the rules that were read last. Its zero value is ready to use, and safe for
+// concurrent use.
 type admissions struct{ last atomic.Pointer[admitted] }
 
 // verdict reads what the script says of one job: a row for each rule, and then the field that they

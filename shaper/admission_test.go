@@ -11,7 +11,7 @@ import (
 	"github.com/jobshaper/jobshaper/policing"
 )
 
-// rules parses admission rules, one a text.
+// rules parses admission rules, one from each text.
 func rules(t *testing.T, texts ...string) []policing.Rule {
 	t.Helper()
 	var out []policing.Rule
@@ -25,7 +25,7 @@ func rules(t *testing.T, texts ...string) []policing.Rule {
 	return out
 }
 
-// The rules of a downstream are asked in the enqueue script: all or nothing, and only where nothing
+// The rules of a downstream are asked in the enqueue script: all or nothing, and only if nothing
 // else refuses.
 func TestAdmission(t *testing.T) {
 	rdb := redistest.Open(t)
@@ -122,7 +122,7 @@ func TestRefusedTakesNothing(t *testing.T) {
 	}
 	keys, _ := rdb.Keys(ctx, "*").Result()
 	if r := outcomes[1].Result; r.Reason != RefusedLimited || r.Admission == nil || r.Admission.Refused == "" {
-		t.Errorf("a fourth was had: %+v %v", r, outcomes[1].Err)
+		t.Errorf("a fourth was granted: %+v %v", r, outcomes[1].Err)
 	}
 	if r, err := c.Offer(ctx, Spec{Type: "x", ID: "named"}); err != nil || r.Reason != RefusedLimited {
 		t.Errorf("%+v, %v", r, err)

@@ -16,20 +16,20 @@ import (
 
 // Applied tells what came of Admin.Apply.
 type Applied struct {
-	Digest string   // names the content of the configuration
-	Before string   // that of the one that was applied last before; "" = none. The same: it holds already, and nothing was changed
-	Left   []string // tenants that the one before named and this one does not: they have the defaults again
-	By     string   // if not "": another one was begun while this one was applied, and holds in its place
+	Digest string   // of the configuration's content
+	Before string   // digest of the configuration that held before; "" = none. If equal to Digest, nothing was changed
+	Left   []string // tenants that the configuration before named and this one does not: they have the defaults again
+	By     string   // if not "": the digest of another one that was begun while this one was applied, and holds instead
 }
 
-// Apply sets the whole policy of the downstream and of the tenants named, as a configuration has
-// them: a field that is not set is unset, a tenant that the configuration before named and this one
-// does not has the defaults again, and one that only ever was set by hand stays as it is.
+// Apply sets the whole policy of the downstream and of the named tenants, as a configuration has
+// them. A field that is not set is unset. A tenant that the configuration before named and this one
+// does not has the defaults again. A tenant that was only ever set by hand stays as it is.
 //
-// What is applied last holds, whatever the clocks say. Only a configuration whose content was
-// applied last, as a whole, is not applied again: it leaves alone what was set by hand since. An
-// Apply that ends early, with an error or a process, leaves a part of it, and the next one of any
-// content is applied.
+// What is applied last holds, whatever the clocks say. Only if the same content was the last to be
+// applied, as a whole, Apply changes nothing, and leaves alone what was set by hand since. An Apply
+// that ends early, with an error or with its process, leaves part of its configuration behind; the
+// next Apply, of whatever content, then applies its own.
 func (a *Admin) Apply(ctx context.Context, p DownstreamPolicy, tenants map[string]Policy) (Applied, error) {
 	if err := p.Validate(); err != nil {
 		return Applied{}, fmt.Errorf("downstream %s: %w", a.q.Downstream, err)
@@ -74,8 +74,8 @@ type applying struct {
 	applied Applied
 }
 
-// all goes through all the steps. If it is not over, it is to begin anew: the same content was
-// begun again, by another daemon, after a third one had interrupted both.
+// all goes through all the steps. If it is not over, they must be gone through again: another
+// daemon began the same content once more, after a third one had interrupted both.
 func (c *applying) all(ctx context.Context, items []item) (over bool, err error) {
 	c.applied.Digest = c.digest
 	r, over, err := c.step(ctx, "begin")
@@ -102,7 +102,7 @@ func (c *applying) all(ctx context.Context, items []item) (over bool, err error)
 	return over || err == nil, err
 }
 
-// step makes one step. Its reply is nil if it was the last that could be made.
+// step makes one step. Its reply is nil if no further step can be made.
 func (c *applying) step(ctx context.Context, step string, args ...any) (r *queue.Reply, over bool, err error) {
 	v, err := c.a.q.Run(ctx, queue.ConfigScript, "apply configuration", append([]any{step, c.digest, c.gen}, args...)...)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *applying) step(ctx context.Context, step string, args ...any) (r *queue
 	code, other, gen := r.Int(), r.Str(), r.Int()
 	switch {
 	case code == 0:
-		if other == c.digest || other == "" { // or Redis has lost all
+		if other == c.digest || other == "" { // "": Redis has lost everything
 			return nil, false, nil
 		}
 		c.applied.By = other
@@ -126,16 +126,16 @@ func (c *applying) step(ctx context.Context, step string, args ...any) (r *queue
 	return r, false, nil
 }
 
-// ConfigState is how the configuration of a downstream stands, see Admin.LookAtConfig.
+// ConfigState is which configuration of a downstream holds, see Admin.LookAtConfig.
 type ConfigState struct {
 	Holds  string   // digest of the one that was applied last; "" = none, or Redis has lost it
-	Partly bool     // its application has not come to its end: it goes on, or was left
-	Others []string // digests of others that daemons have which looked too
+	Partly bool     // applying it has not ended: it goes on, or was given up
+	Others []string // digests of others, with which daemons looked too
 }
 
-// LookAtConfig tells which configuration holds, and which ones daemons had other than the one with
-// this digest that looked within the last while, at most a minute. It makes known that this process
-// has that one.
+// LookAtConfig returns which configuration holds, and which others, than the one with this digest,
+// daemons have that looked within the given time, at most a minute. It tells them that this process
+// has the one with this digest.
 func (a *Admin) LookAtConfig(ctx context.Context, digest string, within time.Duration) (ConfigState, error) {
 	v, err := a.q.Run(ctx, queue.ConfigScript, "look at configuration", "look", digest, 0, queue.Micros(within))
 	if err != nil {

@@ -25,8 +25,8 @@ func file(n int, tenants ...string) (DownstreamPolicy, map[string]Policy) {
 	return DownstreamPolicy{MaxInFlight: n, Defaults: Policy{Depth: n}}, named
 }
 
-// What is applied last holds, by its content and no clock; only what is applied already leaves
-// alone what was set by hand since.
+// What is applied last holds, by its content and not by a clock; only what is applied already
+// leaves alone what was set by hand since.
 func TestApply(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	ctx := t.Context()
@@ -87,7 +87,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("a tenant that no configuration ever named has a depth of %d (%v), want 6 as set by hand", info.Set.Depth, err)
 	}
 
-	// Of a tenant that leaves nothing but its policy goes.
+	// A tenant that leaves the configuration loses its policy and nothing else.
 	w.set("b", Policy{Depth: 4})
 	w.offers("b", 2)
 	w.must(w.admin.Pause(ctx, "b", 0))
@@ -99,7 +99,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("%v left twice", left)
 	}
 
-	// A tenant that was removed by hand does not come into being by leaving.
+	// A tenant that was removed by hand is not made anew when it leaves the configuration.
 	apply(66, "gone")
 	w.must(w.admin.Remove(ctx, "gone"))
 	w.must(w.rdb.Del(ctx, w.q.TenantKey("gone")).Err())
@@ -136,8 +136,8 @@ func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// An Apply that ends after any of its steps is taken up by the next one, of the same content or of
-// another, as if it had never been.
+// After an Apply that ends after any of its steps, the next one, of the same content or another,
+// has the same effect as if there had been none.
 func TestApplyInParts(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -214,8 +214,8 @@ func stands(t *testing.T, admin *Admin, n int, tenants []string) {
 	}
 }
 
-// Of configurations that are applied at the same time one holds as a whole, and who applied another
-// one is told.
+// Of configurations that are applied at the same time one holds as a whole, and whoever applied
+// another is told.
 func TestConfigsDoNotMix(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -272,8 +272,8 @@ func TestConfigsDoNotMix(t *testing.T) {
 	}
 }
 
-// Daemons with different configurations learn of each other, and which one holds; also when Redis
-// has lost it.
+// Daemons with different configurations learn of each other, and of which one holds; also when
+// Redis has lost it.
 func TestLookAtConfig(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	look := func(digest string, want ConfigState) {

@@ -41,8 +41,8 @@ var stuck = map[string]func(w *world){
 	"a tenant that is paused": func(w *world) { w.must(w.admin.Pause(w.t.Context(), "a", 0)) },
 }
 
-// TestWhoWaitsAsksSeldom: a producer that waits for room asks a few times a second at most where
-// the bucket cannot know when there will be any, and takes what becomes free at the next try.
+// A producer that waits for room asks at most a few times a second if the bucket cannot know when
+// there will be any, and takes what becomes free at the next try.
 func TestWhoWaitsAsksSeldom(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range stuck {
@@ -67,7 +67,7 @@ func TestWhoWaitsAsksSeldom(t *testing.T) {
 				t.Errorf("%d calls in 2 s, %+v, %v; want at most 20, and that it is full", n, r, err)
 			}
 
-			if r.RetryAfter > time.Second { // it said when it makes sense to ask again
+			if r.RetryAfter > time.Second { // it asks too seldom for what follows
 				return
 			}
 			done := make(chan Result, 1)
@@ -78,7 +78,7 @@ func TestWhoWaitsAsksSeldom(t *testing.T) {
 				}
 				done <- r
 			}()
-			for waits := scriptsRun(t, rdb); scriptsRun(t, rdb) < waits+10; { // it has been refused again and again
+			for waits := scriptsRun(t, rdb); scriptsRun(t, rdb) < waits+10; { // so it has been refused again and again
 				time.Sleep(10 * time.Millisecond)
 			}
 			if n, err := w.admin.Purge(t.Context(), "a"); n != 1 || err != nil {

@@ -90,7 +90,7 @@ func TestStartsAreNumberedNotGrants(t *testing.T) {
 				t.Errorf("then attempt %d, charged %d; want %d, %d", next.Attempt, next.Charged, tc.attempt, tc.charged)
 			}
 			if became, _ := w.finish(first, queue.Finish{Ending: queue.EndOK}); became != "stale" {
-				t.Errorf("the first token is believed: %s", became)
+				t.Errorf("the first token still owns the job: %s", became)
 			}
 			w.finish(next, queue.Finish{Ending: queue.EndOK, Began: queue.BeganAfter(0)})
 			if n := started(); n != tc.started+1 {
@@ -103,7 +103,7 @@ func TestStartsAreNumberedNotGrants(t *testing.T) {
 	}
 }
 
-// What is given next by a finish is numbered like what a ticket starts.
+// A start that a finish grants is numbered like one that a ticket brings.
 func TestChainedGrantsThatNeverStart(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second)})

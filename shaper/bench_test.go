@@ -19,7 +19,7 @@ func BenchmarkScripts(b *testing.B) {
 	spec := func() Spec { return Spec{Tenant: "a", Type: "bench", Payload: payload} }
 	for _, bm := range []struct {
 		name string
-		n    int // calls that one preparation is good for
+		n    int // calls that one preparation serves
 		prep func(w *world, n int) []any
 		call func(w *world, arg any)
 	}{

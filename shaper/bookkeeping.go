@@ -7,16 +7,15 @@ import (
 )
 
 const (
-	// bookPause is how long the books rest between two calls, of which none takes Redis more than
-	// one or two milliseconds.
+	// bookPause is how long the bookkeeper rests between two calls, none of which takes Redis more
+	// than one or two milliseconds.
 	bookPause = 10 * time.Millisecond
-	// idleBefore is how long before a scheduler's first look a tenant may have become idle, to be
-	// looked at all the same.
+	// idleBefore is how long before a scheduler's first look a tenant may have become idle and
+	// still be looked at.
 	idleBefore = 10 * time.Minute
 )
 
-// keepBooks compares the books again and again until ctx ends. Tenants that were idle all the time
-// cost nothing.
+// keepBooks compares the books again and again until ctx ends. Tenants that stay idle cost nothing.
 func (s *Scheduler) keepBooks(ctx context.Context) {
 	b := &bookkeeper{q: s.q, mend: true, pause: bookPause}
 	wait := time.Duration(rand.Int64N(int64(s.opts.Books)) + 1) // so that several schedulers look at different times

@@ -15,8 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A scheduler mends what is wrong, also of a tenant that became idle for it, and tells of it once,
-// by kind. Its worker keeps a job that the books had lost.
+// A scheduler mends what is wrong, even if its tenant became idle because of it, and reports it
+// once, by kind. A worker keeps its job that the books had lost.
 func TestSchedulerKeepsTheBooks(t *testing.T) {
 	w := on(t, redistest.Open(t))
 	ctx := t.Context()
@@ -39,7 +39,7 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 	faults := <-mended
 	s.Stop()
 	got := fmt.Sprint(faults)
-	if len(faults) != 2 || !strings.Contains(got, "1 × to come later") || !strings.Contains(got, "1 × running without a lease") || !strings.Contains(got, "(a a1)") {
+	if len(faults) != 2 || !strings.Contains(got, "1 × due later") || !strings.Contains(got, "1 × running without a lease") || !strings.Contains(got, "(a a1)") {
 		t.Errorf("mended %v", got)
 	}
 	if text := log.String(); strings.Count(text, "the books were wrong") != 2 || !strings.Contains(text, "kind=running") || !strings.Contains(text, "downstream="+w.q.Downstream) {
@@ -59,8 +59,8 @@ func TestSchedulerKeepsTheBooks(t *testing.T) {
 	}
 }
 
-// A job that waits and is in no list comes back where it was, however long the list is; but a very
-// long one has it in front.
+// A waiting job that is in no list comes back where it was, however long the list is, except that
+// it is put in front of a very long one.
 func TestLostFromALongList(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -85,7 +85,7 @@ func TestLostFromALongList(t *testing.T) {
 	}
 }
 
-// crowd offers n jobs to a tenant, a hundred a call.
+// crowd offers n jobs to a tenant, a hundred in each call.
 func crowd(w *world, tenant string, n int) {
 	w.t.Helper()
 	for at := 0; at < n; at += 100 {
@@ -115,7 +115,7 @@ func TestBooksOfIdleTenantsCostNothing(t *testing.T) {
 	if err != nil || len(faults) > 0 {
 		t.Errorf("found %v (%v)", faults, err)
 	}
-	if n.Load() > 9 { // five books are listed, two comparisons, of which each may have to be sent first
+	if n.Load() > 9 { // five books are listed, and two comparisons made, for each of which the script may have to be sent first
 		t.Errorf("%d commands", n.Load())
 	}
 }

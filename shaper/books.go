@@ -16,39 +16,39 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// BookFault is one kind of what was wrong with the books of a downstream: which job is where, how
-// many are in flight, who has something to start. Every script leaves them right, so a fault is a
-// write that was lost, as in a failover, or made by hand.
+// BookFault is one kind of fault in the books of a downstream, which say where each job is, how
+// many are in flight, and which tenants have something to start. Every script leaves the books
+// right, so a fault means that a write was lost, as in a failover, or made by hand.
 type BookFault struct {
 	Kind   string // see bookFaults
 	Count  int    // how many there are
 	Tenant string // of one of them; empty = the downstream's own
-	Of     string // the job, or what else it was
+	Of     string // the job of that one, or what else it is about
 }
 
-// bookFaults says what is wrong, by kind, and what comes of it once it is mended.
+// bookFaults says by kind what is wrong, and what becomes of it once it is mended.
 var bookFaults = map[string]struct{ wrong, mended string }{
 	"waiting": {"in no bucket, and would never have started", "back in its place"},
-	"delayed": {"to come later, and nothing would have brought it", "comes when it is due, or after its longest backoff"},
-	"out":     {"out on a ticket that nobody watched", "back in front"},
+	"delayed": {"due later, and nothing would have brought it back", "comes back when it is due, or after its longest backoff"},
+	"out":     {"out on a ticket that nobody watched", "back at the front"},
 	"running": {"running without a lease, perhaps for ever", "has a lease, which ends unless its worker extends it"},
-	"dead":    {"dead, and not listed among the dead", "listed"},
-	"state":   {"without a state, or with an outdated one", "has the one of where it is"},
-	"stray":   {"listed where it was not, or twice", "listed there no more"},
-	"body":    {"gone but for its name: Redis has lost the job", "forgotten; offer it again"},
-	"ended":   {"ended, and kept as if it waited", "forgotten but for its end"},
+	"dead":    {"dead, but not listed among the dead", "listed"},
+	"state":   {"without a state, or with an outdated one", "has the one for where it is"},
+	"stray":   {"listed where it was not, or twice", "no longer listed there"},
+	"body":    {"gone except for its name: Redis has lost the job", "forgotten; offer it again"},
+	"ended":   {"ended, but kept as if it waited", "forgotten, except for how it ended"},
 	"count":   {"wrong count of jobs in flight", "counted anew"},
 	"places":  {"wrong count of a pool's running jobs", "counted anew"},
-	"filed":   {"tenant with something to start, and no scheduler was to look at it in time", "filed"},
+	"filed":   {"tenant with something to start, at which no scheduler would have looked in time", "filed"},
 	"index":   {"tenant taken for idle while it was busy, or the other way round", "indexed"},
 }
 
-// String tells what was wrong.
+// String says what was wrong.
 func (f BookFault) String() string {
 	return fmt.Sprintf("%d × %s (%s)", f.Count, bookFaults[f.Kind].wrong, f.Example())
 }
 
-// Mended tells what came of it by mending.
+// Mended says what became of it by mending.
 func (f BookFault) Mended() string { return bookFaults[f.Kind].mended }
 
 // Example names one of them.
@@ -56,28 +56,30 @@ func (f BookFault) Example() string {
 	return strings.TrimSpace(cmp.Or(f.Tenant, "the downstream") + " " + f.Of)
 }
 
-// Books looks at every job of every tenant that is known, and tells what is wrong with the books;
-// with mend it puts it right. A worker keeps a job that the books had lost, and no job starts twice
-// or earlier for it. Jobs may come and go meanwhile.
+// Books looks at every job of every known tenant, and returns what is wrong with the books; with
+// mend it puts that right. A worker keeps a job that the books had lost, and no job starts twice or
+// earlier because of it. Jobs may come and go meanwhile.
 func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
 	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
 }
 
-// bookkeeper compares the books, and mends what differs. Its scripts handle a batch at most;
-// whatever loops is here.
+// bookkeeper compares the books, and mends what differs. Its scripts handle at most a batch; all
+// loops are here.
 type bookkeeper struct {
-	q     queue.Queue
-	mend  bool
-	all   bool          // every job of every known tenant; else of those with something to do or that had it of late, where sizes and counts differ
+	q    queue.Queue
+	mend bool
+	// all looks at every job of every known tenant. Without it only tenants that are or were lately
+	// busy are looked at, and their jobs only where sizes and counts differ.
+	all   bool
 	pause time.Duration // between two calls, so that Redis serves others
 
 	faults map[string]*BookFault
-	seen   map[[3]string]bool // one may be met twice
+	seen   map[[3]string]bool // a fault may be met twice
 }
 
 // pass goes through the books once. since is when the last pass began: a tenant that became idle
-// later is looked at too, for a job that is lost may have been its last. It returns what it found
-// also with an error.
+// later is looked at too, since a job that was lost may have been its last. What pass found it
+// returns even with an error.
 func (b *bookkeeper) pass(ctx context.Context, since time.Time) ([]BookFault, error) {
 	b.faults, b.seen = map[string]*BookFault{}, map[[3]string]bool{}
 	err := b.tenants(ctx, since)
@@ -131,8 +133,8 @@ func (b *bookkeeper) tenants(ctx context.Context, since time.Time) error {
 	return nil
 }
 
-// names are the tenants to look at. One that is missing in the index of tenants has something in
-// another book.
+// names returns the tenants to look at. A tenant that is missing from the index of tenants has
+// something in another book.
 func (b *bookkeeper) names(ctx context.Context, since time.Time) ([]string, error) {
 	set := map[string]bool{}
 	lowest := "-inf"
@@ -177,7 +179,7 @@ func (b *bookkeeper) rest(ctx context.Context) error {
 }
 
 // compare compares sizes and counts, see internal/queue/lua/compare.lua, and returns the tenants
-// whose jobs want a look.
+// whose jobs must be looked at.
 func (b *bookkeeper) compare(ctx context.Context, sure bool, tenants []string) (differ []string, err error) {
 	args := []any{queue.Flag(b.mend), queue.Flag(sure)}
 	for _, t := range tenants {
@@ -210,7 +212,7 @@ func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
 	if err != nil {
 		return err
 	}
-	suspects := map[string]bool{} // it is in no book, or twice in the list
+	suspects := map[string]bool{} // jobs in no book, or twice in the list
 	if err := b.look(ctx, tenant, "jobs", func(id string) {
 		if list.count(id) == 0 {
 			suspects[id] = true
@@ -221,7 +223,7 @@ func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
 	if len(suspects) == 0 && !list.doubles {
 		return nil
 	}
-	// Jobs came and went meanwhile: believe only what is so again.
+	// Jobs came and went meanwhile: believe only what a second look confirms.
 	if list, err = b.list(ctx, tenant); err != nil {
 		return err
 	}
@@ -247,8 +249,8 @@ func (b *bookkeeper) audit(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// look goes through what internal/queue/lua/mend.lua is told to look at, and calls each with the
-// ids that it returns.
+// look has internal/queue/lua/mend.lua go through one kind of entries, and calls each with the ids
+// that it returns.
 func (b *bookkeeper) look(ctx context.Context, tenant, what string, each func(id string)) error {
 	for at := "0"; ; {
 		var err error
@@ -275,7 +277,7 @@ func (b *bookkeeper) call(ctx context.Context, tenant, what string, each func(id
 	return goesOn, b.rest(ctx)
 }
 
-// idList is a list of ids that may be long: eight bytes for each.
+// idList is a list of ids that may be long: it takes eight bytes for each.
 type idList struct {
 	sums    []uint64 // sorted
 	doubles bool

@@ -17,8 +17,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// losing is the preamble of scripts that lose the n-th write after n was put under the key "lose",
-// that one alone: the script goes on as if it had been made. What it was stands under "lost".
+// losing is the preamble of scripts that lose one write, the n-th after n was put under the key
+// "lose": the script goes on as if the write had been made. The write is put under "lost".
 const losing = `
 local raw = redis.call
 local instead = {
@@ -38,7 +38,7 @@ local function call(cmd, ...)
 end`
 
 // loser makes the scripts of a client lose writes, all but those that mend.
-type loser struct{ variant map[string]string } // SHA of a script → of the one that loses
+type loser struct{ variant map[string]string } // SHA of a script → SHA of its variant that loses
 
 // source keeps the text of a script that is loaded with it.
 type source struct {
@@ -89,13 +89,13 @@ func (l *loser) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// life is a queue with a job for each way through it. What its workers do hangs on the ids, so that
-// it is the same each time.
+// life is a queue with a job for each way through it. What its workers do depends on the ids, so it
+// is the same each time.
 type life struct {
 	*world
 	live      map[string]*queue.Grant // by id, of workers that beat
 	until     map[string]int64        // when such a worker is done
-	silent    map[string]int64        // until when a worker that vanished had its job
+	silent    map[string]int64        // until when a worker that vanished keeps its job
 	notBefore map[string]int64
 	starts    map[string]int
 	ended     map[string]string
@@ -107,11 +107,11 @@ var lives = []string{"back", "ok1", "fails", "live", "hand", "crash", "called-of
 
 const crashLease = 15 * second
 
-// copyScript copies all of a downstream to one that is new.
+// copyScript copies all of a downstream to a new one.
 var copyScript = redis.NewScript(`
 for _, key in ipairs(redis.call('KEYS', KEYS[1] .. '*')) do redis.call('COPY', key, KEYS[2] .. string.sub(key, #KEYS[1] + 1)) end`)
 
-// again returns a life that has come as far as this one, and goes on by itself.
+// again returns a copy of this life, which goes on by itself.
 func (l *life) again(t *testing.T) *life {
 	w, c := emptyWorld(t, l.rdb), *l
 	w.now, w.places = l.now, maps.Clone(l.places)
@@ -124,7 +124,7 @@ func (l *life) again(t *testing.T) *life {
 	return &c
 }
 
-// forget takes out of Redis what it holds of this life.
+// forget removes from Redis what it holds of this life.
 func (l *life) forget() {
 	l.t.Helper()
 	keys, err := l.rdb.Keys(l.t.Context(), l.q.Prefix+"*").Result()
@@ -156,7 +156,7 @@ func (l *life) say(format string, args ...any) {
 	l.wrong = append(l.wrong, fmt.Sprintf(format, args...))
 }
 
-// step lets some time pass, and has workers do what there is to do.
+// step lets some time pass, and lets workers do what there is to do.
 func (l *life) step(us int64) {
 	l.pass(us)
 	ctx := l.t.Context()
@@ -258,7 +258,7 @@ func (l *life) cancel(id string) {
 	}
 }
 
-// beginning is how lives begin, until each job is somewhere else.
+// beginning is how lives begin, until each job is in a place of its own.
 func beginning() (steps []func(l *life)) {
 	for _, id := range lives {
 		steps = append(steps, func(l *life) { l.offerOne(id) })
@@ -281,20 +281,20 @@ func beginning() (steps []func(l *life)) {
 		})
 }
 
-// idle tells whether Redis holds nothing more to do.
+// idle reports whether Redis holds nothing more to do.
 func (l *life) idle() bool {
 	n, err := l.rdb.Exists(l.t.Context(), l.q.OutKey(), l.q.RunKey(), l.q.DueKey(), l.q.ReadyKey()).Result()
 	l.must(err)
 	return n == 0
 }
 
-// toTheEnd lets all come to an end, and looks whether it did. The books are compared now and then,
-// as a scheduler does. Jobs that are named in lost may be gone.
+// toTheEnd lets all jobs come to an end, and checks that they did. The books are compared now and
+// then, as a scheduler does. Jobs that are named in lost may be gone.
 func (l *life) toTheEnd(lost string) {
 	l.t.Helper()
 	keeper := &bookkeeper{q: l.q, mend: true}
 	if strings.Contains(lost, "HSET s:a dies x") {
-		keeper.all = true // it is among the dead, and so no size tells of it
+		keeper.all = true // it is among the dead, so no size shows it
 	}
 	for i, quiet := 0, 0; i < 150 && quiet < 2; i++ {
 		l.step(3 * second)
@@ -337,8 +337,8 @@ func (l *life) toTheEnd(lost string) {
 	}
 }
 
-// Whatever single write of a queue's life is lost, all its jobs come to their end, none runs twice
-// at once or too early, and nothing keeps a place.
+// Whichever single write of a queue's life is lost, all its jobs come to an end, none runs twice at
+// once or too early, and nothing keeps a place.
 func TestAnyWriteMayBeLost(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Start(t).Client()
@@ -348,7 +348,7 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 		steps = append(steps, func(l *life) { l.step(3 * second) })
 	}
 	// A life that loses nothing is kept as it is before each step, so that the others need not
-	// begin at the beginning.
+	// start at the beginning.
 	const never = 1_000_000
 	kept, made, l := []*life{}, []int{}, newLife(t, rdb) // made is how many writes were made before the step
 	l.must(rdb.Set(t.Context(), l.q.Prefix+"lose", never, 0).Err())
@@ -386,8 +386,8 @@ func TestAnyWriteMayBeLost(t *testing.T) {
 	})
 }
 
-// Whatever single entry, count, state or body somebody takes away from a queue with jobs in every
-// state, or puts where it does not belong, the same.
+// The same holds if somebody takes away any single entry, count, state or body of a queue with jobs
+// in every state, or puts it where it does not belong.
 func TestBooksThatSomebodySpoilt(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -481,7 +481,7 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	})
 }
 
-// names are the members of a book, in its order.
+// names returns the members of a book, in its order.
 func names(l []model.Line) (out []string) {
 	for _, line := range l {
 		out = append(out, line.Name)

@@ -41,8 +41,8 @@ func TestExpiredJobsUseNoSlot(t *testing.T) {
 	}
 }
 
-// A job that was started once and came back does not expire, and a ticket that waited too long
-// does.
+// A job that was started once and came back does not expire; one that waited too long while its
+// ticket was out does.
 func TestOnlyWhatNeverStartedExpires(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(10, time.Second), MaxWait: time.Second})
@@ -82,7 +82,7 @@ func TestDropOldest(t *testing.T) {
 	if a.Counters.Dropped != 1 || a.Level() != 3 {
 		t.Errorf("dropped %d, level %d", a.Counters.Dropped, a.Level())
 	}
-	// Delayed jobs are nobody's oldest.
+	// Delayed jobs do not count as waiting longest.
 	w.set("b", Policy{Depth: 1, OnFull: DropOldest})
 	w.offer(Spec{Tenant: "b", ID: "later", Delay: time.Hour})
 	if r := w.offer(Spec{Tenant: "b", ID: "y"}); r.Reason != RefusedFull {

@@ -17,7 +17,8 @@ import (
 
 // Client offers jobs to the tenants of one downstream. It needs no scheduler or worker in its
 // process. It is safe for concurrent use, and owns no connection: closing rdb is up to its owner. A
-// call that several share may outlive those who left it, at most until rdb's own timeout.
+// round trip that several callers share may outlive callers whose ctx ended, at most until rdb's
+// own timeout.
 type Client struct {
 	q          queue.Queue
 	opts       ClientConfig
@@ -30,9 +31,9 @@ type ClientConfig struct {
 	MaxPayload int // largest payload in bytes; default DefaultMaxPayload
 
 	// Replicas is how many replicas must have a job before it counts as accepted, so that it
-	// outlives the primary. Where they do not say so in time, the answer is an *UnconfirmedError. 0
-	// asks none: a failover may lose the last moment's jobs. It needs a *redis.Client or a
-	// *redis.ClusterClient.
+	// outlives the primary. If they do not say so in time, the answer is an *UnconfirmedError. With
+	// 0 none are asked, and a failover may lose the last moment's jobs. It needs a *redis.Client or
+	// a *redis.ClusterClient.
 	Replicas       int
 	ReplicaTimeout time.Duration // how long they may take; default DefaultReplicaTimeout
 }
@@ -81,10 +82,10 @@ func newClient(q queue.Queue, opts ClientConfig) *Client {
 	return c
 }
 
-// Cancel ends a job that has not ended, and returns the state that it is in now: StateCancelled,
-// and it will not start again; StateRunning: its handler's context ends with ErrCancelled, and
-// whatever comes of it but success, it will not start again; another ended state: it was too late.
-// ErrNotFound if nothing is known of the job.
+// Cancel ends a job that has not ended, and returns the state that it is in now. StateCancelled: it
+// will not start again. StateRunning: its handler's context ends with ErrCancelled, and unless the
+// handler succeeds all the same, the job ends cancelled without another start. Another ended state:
+// the call came too late. If nothing is known of the job it returns ErrNotFound.
 func (c *Client) Cancel(ctx context.Context, tenant, id string) (State, error) {
 	if err := cmp.Or(ValidName("tenant", tenant), ValidName("id", id)); err != nil {
 		return "", err
@@ -100,9 +101,8 @@ func (c *Client) Cancel(ctx context.Context, tenant, id string) (State, error) {
 	return State(s), nil
 }
 
-// Wait returns a job once it has ended. It asks Redis again and again, more and more slowly (each
-// 20 ms at first, each second in the end), so that a job costs nothing for being followed by
-// nobody.
+// Wait returns a job once it has ended. It asks Redis again and again, less and less often (every
+// 20 ms at first, every second in the end), so a job that nobody waits for costs nothing more.
 func (c *Client) Wait(ctx context.Context, tenant, id string) (Job, error) {
 	for pause := (again.Pause{First: 20 * time.Millisecond, Most: time.Second}); ; {
 		j, err := c.Find(ctx, tenant, id)

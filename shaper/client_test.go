@@ -15,8 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// OfferMany answers each job on its own, in the order in which it was given, and each tenant's jobs
-// wait in that order; also when Redis forgot the scripts.
+// OfferMany answers each job on its own, in the order in which the jobs were given, and each
+// tenant's jobs wait in that order; also if Redis forgot the scripts.
 func TestOfferMany(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("full", Policy{Depth: 3})
@@ -102,8 +102,7 @@ func TestBatchesKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// go-redis sends a call again when its reply was lost. The second one is told what the first one
-// was.
+// go-redis sends a call again if its reply was lost. The second one is told what the first one was.
 func TestRepliesThatAreLost(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second), Depth: 10})

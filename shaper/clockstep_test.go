@@ -11,14 +11,14 @@ import (
 
 const hour = 3600 * second
 
-// After the clock of Redis stepped back by an hour, what waits for an instant waits about as long
-// as it would have.
+// After Redis' clock stepped back by an hour, what waits for an instant waits about as long as it
+// would have.
 func TestClockStepsBack(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
 	for _, tc := range []struct {
 		name   string
-		before func(w *world) // ends with one job of tenant a to be started
+		before func(w *world) // at its end one job of tenant a is left to be started
 		most   int64          // µs until it starts
 	}{
 		{"a job waits", func(w *world) {
@@ -87,7 +87,7 @@ func TestClockStepsBack(t *testing.T) {
 	}
 }
 
-// What is set after the step is not cut short by what was before it.
+// What is set after the step is not cut short by the step.
 func TestDeadlinesSetAfterAStepStand(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(10, time.Second)})
@@ -132,7 +132,7 @@ func TestPoolsDieAfterAStep(t *testing.T) {
 	}
 }
 
-// A step ahead looks like idle time: one job may leave at once, and no more.
+// A step ahead looks like idle time: one job may leave at once, but no more.
 func TestClockStepsAhead(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1, time.Second)})

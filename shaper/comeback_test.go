@@ -44,7 +44,7 @@ func TestManyComeBackInOrder(t *testing.T) {
 		}},
 		{"leases lost", func(w *world) {
 			start(w)
-			for range 5 { // nobody is silent but the workers, so no lease is spared
+			for range 5 { // only the workers are silent, so no lease is spared
 				w.pass(4 * second)
 				for range n/queue.Batch + 1 {
 					w.release(0)
@@ -99,7 +99,7 @@ func TestManyComeBackInOrder(t *testing.T) {
 	}
 }
 
-// What waits out a backoff and falls due with many others comes back in the order of acceptance,
+// Jobs that wait out a backoff and fall due with many others come back in the order of acceptance,
 // too.
 func TestManyRetriesInOrder(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestManyRetriesInOrder(t *testing.T) {
 	}
 }
 
-// The place of a job is told wherever it waits, and its expected start with it.
+// A job's place is told wherever it waits, and so is its expected start.
 func TestPlacesBeyondTheNear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Open(t))

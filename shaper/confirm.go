@@ -12,9 +12,10 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// UnconfirmedError says that a job was stored, and that too few replicas said in time that they
-// have it, see ClientConfig.Replicas. Whether it outlives the primary is unknown: offer it again
-// under the same ID, which is accepted as a duplicate once the replicas have it. It wraps ErrStore.
+// UnconfirmedError says that a job was stored, but that too few replicas said in time that they
+// have it, see ClientConfig.Replicas. Whether the job outlives the primary is unknown: offer it
+// again under the same ID, which is accepted as a duplicate once the replicas have it. It wraps
+// ErrStore.
 type UnconfirmedError struct {
 	Tenant, ID string
 	Want, Got  int // replicas
@@ -38,8 +39,8 @@ func (e *UnconfirmedError) Unwrap() []error {
 	return []error{ErrStore}
 }
 
-// confirmed turns the answer to an accepted job into an UnconfirmedError where its replicas did not
-// confirm it. A refusal wrote nothing, so nothing need be confirmed.
+// confirmed turns the answer to an accepted job into an UnconfirmedError if its replicas did not
+// confirm it. A refusal wrote nothing, so there is nothing to confirm.
 func (c *Client) confirmed(o Offered, k *offerCall) Offered {
 	if c.opts.Replicas == 0 || o.Err != nil || o.Result.Status != Accepted {
 		return o
@@ -51,16 +52,16 @@ func (c *Client) confirmed(o Offered, k *offerCall) Offered {
 	return Offered{Err: &UnconfirmedError{o.Result.Tenant, o.Result.ID, c.opts.Replicas, int(n), c.opts.ReplicaTimeout, err}}
 }
 
-// confirmAttempts is how often calls are made at most, while a cluster says that they belong
-// elsewhere: some 2 s in all.
+// confirmAttempts is how often calls are made at most while a cluster says that they belong
+// elsewhere: for some 2 s in all.
 const confirmAttempts = 8
 
 // sendConfirmed makes some calls and asks how many replicas have what they wrote, in one round trip
-// over one connection, since Redis' WAIT speaks of the connection that it comes on. All may be sent
-// again as a whole.
+// over one connection, since Redis' WAIT is about the connection that it arrives on. All of them
+// may be sent again together.
 //
-// go-redis would look for the connection, and follow a cluster's redirections, for each command on
-// its own; so both are done here.
+// go-redis would choose a connection, and follow a cluster's redirections, for each command by
+// itself, so sendConfirmed does both.
 func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
 	cluster, _ := c.q.RDB.(*redis.ClusterClient)
 	pause := again.Pause{First: 60 * time.Millisecond, Most: 500 * time.Millisecond}
@@ -91,9 +92,9 @@ func (c *Client) sendConfirmed(ctx context.Context, calls []*offerCall) {
 }
 
 // sendTo makes the calls at one server. It returns an error if one of them failed for a reason that
-// is not its own.
+// concerns the server, not the call.
 func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerCall) error {
-	const reply = 2 * time.Second // what the answer itself may take
+	const reply = 2 * time.Second // how long the answer itself may take
 	if t := node.Options().ReadTimeout; t > 0 && t < c.opts.ReplicaTimeout+reply {
 		node = node.WithTimeout(c.opts.ReplicaTimeout + reply) // a pipeline does not heed WAIT's own
 	}
@@ -101,8 +102,9 @@ func (c *Client) sendTo(ctx context.Context, node *redis.Client, calls []*offerC
 	for _, k := range calls {
 		k.cmd = queue.EnqueueScript.EvalSha(ctx, pipe, c.q.Keys(), c.q.Args(k.args...)...)
 	}
-	// WAIT speaks of the connection's last write. A job that is known already wrote nothing, so
-	// something is written for it: who has that has all that was written before.
+	// WAIT is about the connection's last write. An offer of a job that is known already writes
+	// nothing, so something is written for it: a replica that has that has all that was written
+	// before.
 	mark := pipe.Set(ctx, c.q.MarkKey(), 1, time.Minute)
 	waited := redis.NewIntCmd(ctx, "wait", c.opts.Replicas, c.opts.ReplicaTimeout.Milliseconds())
 	_ = pipe.Process(ctx, waited) // only queued
@@ -137,7 +139,7 @@ func errNoConnection(rdb redis.UniversalClient) error {
 	return &FieldError{"wait", fmt.Sprintf("with a %T", rdb), "a *redis.Client or a *redis.ClusterClient, whose single connections can be used"}
 }
 
-// elsewhere tells whether a call may succeed at another server, or a moment later.
+// elsewhere reports whether a call may succeed at another server, or a moment later.
 func elsewhere(err error) bool {
 	var answer redis.Error
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrClosed) {

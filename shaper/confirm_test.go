@@ -15,7 +15,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// waitBriefly is how long these tests let replicas take that do not answer.
+// waitBriefly is how long these tests wait for replicas that do not answer.
 const waitBriefly = 200 * time.Millisecond
 
 // confirming is a client whose jobs one replica must have.
@@ -23,8 +23,7 @@ func (w *world) confirming(timeout time.Duration) *Client {
 	return newClient(w.q, ClientConfig{Replicas: 1, ReplicaTimeout: timeout})
 }
 
-// unconfirmed fails the test unless an offer was stored and not confirmed, and returns what it was
-// told.
+// unconfirmed fails the test unless an offer was stored and not confirmed, and returns its error.
 func unconfirmed(t *testing.T, what string, r Result, err error) *UnconfirmedError {
 	t.Helper()
 	var e *UnconfirmedError
@@ -34,8 +33,8 @@ func unconfirmed(t *testing.T, what string, r Result, err error) *UnconfirmedErr
 	return e
 }
 
-// With Wait a job counts as accepted once a replica has it. Until then it is stored and nothing is
-// promised; offered again it is still not, though it is known; once the replica has it, it is a
+// With Replicas a job counts as accepted once a replica has it. Until then it is stored, but
+// nothing is promised, not even if it is offered again and known; once the replica has it, it is a
 // duplicate. A refusal needs no replica.
 func TestAcceptedOnceAReplicaHasIt(t *testing.T) {
 	t.Parallel()
@@ -114,8 +113,8 @@ func TestWaitNeedsAConnection(t *testing.T) {
 	}
 }
 
-// A server that has become a replica holds what was, and says so rather than answer from it:
-// neither that a job is known nor that there is no room.
+// A server that has become a replica holds old data, and says so rather than answer from it,
+// whether a job is known or there is no room.
 func TestAReplicaDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -194,8 +193,8 @@ func TestCluster(t *testing.T) {
 	t.Run("replicas", func(t *testing.T) { clusterConfirms(t, cluster) })
 }
 
-// moving moves the slot of a downstream to another node. What is called meanwhile is either done on
-// all there is or fails; nothing is lost, and nothing begins anew on the node where not everything
+// moving moves the slot of a downstream to another node. Calls that are made meanwhile either see
+// all the data or fail; nothing is lost, and nothing begins anew on the node where not everything
 // has arrived.
 func moving(t *testing.T, cluster *redistest.Cluster) {
 	ctx := t.Context()

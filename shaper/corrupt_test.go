@@ -9,8 +9,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A value that none of ours wrote harms its own job at most: the others go on, and the job is not
-// lost.
+// A value that no script of ours wrote harms its own job at most: the others go on, and the job is
+// not lost.
 func TestCorruptValues(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)

@@ -11,14 +11,14 @@ func (a *Admin) Dead(ctx context.Context, tenant string, limit int) ([]Job, erro
 	return a.list(ctx, tenant, StateDead, limit)
 }
 
-// RequeueDead brings dead jobs back to the front of their bucket, with all their attempts before
-// them; without ids all of the tenant's. full tells that it stopped because the bucket has no more
+// RequeueDead brings dead jobs back to the front of their bucket, with all their attempts again;
+// without ids all dead jobs of the tenant. full says that it stopped because the bucket has no more
 // room.
 func (a *Admin) RequeueDead(ctx context.Context, tenant string, ids ...string) (requeued int, full bool, err error) {
 	return a.dead(ctx, "requeue", tenant, ids)
 }
 
-// RemoveDead forgets dead jobs; without ids all of the tenant's.
+// RemoveDead forgets dead jobs; without ids all dead jobs of the tenant.
 func (a *Admin) RemoveDead(ctx context.Context, tenant string, ids ...string) (int, error) {
 	n, _, err := a.dead(ctx, "forget", tenant, ids)
 	return n, err
@@ -38,7 +38,7 @@ func (a *Admin) dead(ctx context.Context, verb, tenant string, ids []string) (n 
 			return 0, false, a.q.Failed(ctx, "list dead jobs", err, tenant)
 		}
 	}
-	for more := true; more && !full; more = len(ids) > 0 { // with none too: the script knows whether the tenant was ever seen
+	for more := true; more && !full; more = len(ids) > 0 { // without ids too: the script knows whether the tenant was ever seen
 		k := min(len(ids), queue.Batch)
 		args := []any{verb}
 		for _, id := range ids[:k] {

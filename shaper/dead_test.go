@@ -51,8 +51,8 @@ func TestDeadJobs(t *testing.T) {
 	if j := w.job("a", "throttled"); j.State == StateDead || j.Attempt < 3 || j.Charged > 1 {
 		t.Errorf("throttled: %+v", j)
 	}
-	// What is requeued has all its attempts before it, and comes back in the order of acceptance,
-	// if there is room.
+	// Requeued jobs have all their attempts again, and come back in the order of acceptance, if
+	// there is room.
 	w.must(w.admin.Pause(t.Context(), "a", 0))
 	if n, full, err := w.admin.RequeueDead(t.Context(), "a", "crashed", "failed"); n != 2 || full || err != nil {
 		t.Errorf("requeued %d, full %v, %v", n, full, err)
@@ -73,7 +73,7 @@ func TestDeadJobs(t *testing.T) {
 	}
 }
 
-// The list of the dead is bounded; the oldest go first, a batch with each that comes.
+// The list of the dead is bounded; the oldest are forgotten first, a batch with each that is added.
 func TestDeadCap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Open(t))

@@ -18,9 +18,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// While Redis hangs, each of many callers who share calls leaves at its own deadline: the store
-// failed, and what came of the call is unknown. Those who can wait get their answer when Redis is
-// back. Nothing but the callers' contexts ends a wait here before the test has lost patience.
+// While Redis hangs, each of many callers that share calls returns at its own deadline: the store
+// failed, and whether the call took effect is unknown. Those that can wait get their answer when
+// Redis is back. Here nothing but the callers' contexts ends a wait before the test gives up.
 func TestEachCallerLeavesAtItsOwnTime(t *testing.T) {
 	server := redistest.Start(t)
 	proxy, err := faultproxy.Start(server.Addr())

@@ -22,17 +22,17 @@ const (
 	LogEnded   LogKind = 'f' // a start ended, and its worker said so
 	LogLost    LogKind = 'x' // the lease of a start ended
 	LogPaused  LogKind = 'p' // a tenant was paused by hand, or the downstream
-	LogResumed LogKind = 'r' // and goes on
+	LogResumed LogKind = 'r' // that pause ended
 	LogRestart LogKind = 'i' // Redis restarted or failed over
 	LogOpened  LogKind = 'o' // the log was turned on
-	LogNoise   LogKind = '?' // what cannot be read; nobody of ours wrote it
+	LogNoise   LogKind = '?' // it cannot be read; none of our scripts wrote it
 )
 
 // LogEntry is one entry of the departure log. Fields that do not apply are zero.
 type LogEntry struct {
 	At      time.Time // when it was written, in whole ms of Redis' clock
 	Kind    LogKind
-	Tenant  string // empty: the downstream
+	Tenant  string // empty = the downstream
 	ID      string
 	Attempt int
 
@@ -42,21 +42,21 @@ type LogEntry struct {
 	Rate      buckets.Rate
 	Common    buckets.Rate // of the downstream; zero = none
 	Tolerance time.Duration
-	Missed    time.Time // the slot of this start that it was granted instead of
+	Missed    time.Time // the slot that the start missed, and that this one replaces
 
 	// Of LogEnded.
 	Became string        // done, retry, dead, cancelled, back or throttled
-	Began  bool          // the handler did; neither this nor Never: its worker does not know
-	Never  bool          // the slot went by without a start
-	Late   time.Duration // from the slot to the handler's first instruction, as the worker's monotonic clock has it
+	Began  bool          // the handler began; if neither this nor Never is set, its worker does not know
+	Never  bool          // the slot passed without a start
+	Late   time.Duration // from the slot to the handler's first instruction, by the worker's monotonic clock
 
 	Took  time.Duration // of LogEnded and LogLost: from the slot until then
 	Until time.Time     // of LogPaused; zero = without an end
 }
 
-// DepartureLog reads the departure log, oldest entry first, and calls each with every entry; it
-// ends early with what each returns. With a since of more than 0 it begins with what was written so
-// long ago. Entries that are written meanwhile are left out.
+// DepartureLog reads the departure log, oldest entry first, and calls each with every entry; if
+// each returns an error, it ends with that. A since of more than 0 leaves out what was written
+// longer ago. Entries that are written meanwhile are left out too.
 //
 // The log holds each slot that was granted and how its start ended, about as many entries as the
 // downstream's policy says. It is written inside the scripts, so it costs no round trip, and what
@@ -97,7 +97,7 @@ func (a *Admin) DepartureLog(ctx context.Context, since time.Duration, each func
 	}
 }
 
-// now is the clock of the Redis that keeps the downstream.
+// now reads the clock of the Redis that keeps the downstream.
 func (a *Admin) now(ctx context.Context) (time.Time, error) {
 	v, err := a.q.Run(ctx, queue.StatsScript, "read the clock")
 	if err != nil {

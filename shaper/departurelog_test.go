@@ -59,7 +59,7 @@ func logged(t testing.TB, rdb redis.UniversalClient) *world {
 	return w
 }
 
-// TestDepartureLog plays each thing that is logged, every call twice: it is logged once.
+// TestDepartureLog does everything that is logged, making every call twice: it is logged once.
 func TestDepartureLog(t *testing.T) {
 	t.Parallel()
 	for _, store := range []struct {
@@ -194,7 +194,8 @@ func TestDepartureLogOff(t *testing.T) {
 	w.runNext()
 }
 
-// The log is read in pages, keeps about what it may, and passes over what nobody of ours wrote.
+// The log is read in pages, keeps about as much as it may, and passes over what no script of ours
+// wrote.
 func TestDepartureLogIsCapped(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)

@@ -4,33 +4,33 @@
 // A downstream is something fragile; its tenants produce jobs for it. The package promises that
 //
 //   - every start of a job owns a slot of its tenant's timeline, and slots are at least one
-//     interval (1/rate) apart, however many schedulers and workers there are, through retries,
+//     interval (1/rate) apart, however many schedulers and workers there are, and through retries,
 //     crashes, pauses, changed rates, restarts and steps of the clock; idle time earns nothing;
 //   - with a backlog the rate is kept, without drift: the 700th slot at 7/s is 100 s after the
 //     first;
 //   - a job that was accepted is run to an end (done, dead, expired, cancelled, or dropped by a
-//     policy that its tenant chose). It starts at least once; twice only where a worker died, was
-//     cut off, or Redis lost what it had acknowledged. Its attempts strictly increase, and only the
-//     owner of the last one can end it;
-//   - a job that is refused leaves no trace, and is told why and when to come again;
+//     policy that its tenant chose). It runs at least once; a start is repeated only if a worker
+//     died or was cut off, or Redis lost what it had acknowledged. Its attempts strictly increase,
+//     and only the owner of the last one can end it;
+//   - a job that is refused leaves no trace, and its producer is told why, and when to try again;
 //   - no more jobs wait than the tenant's depth, whatever the number of producers. What was
 //     accepted before and comes back is never refused, so level ≤ depth + in flight;
 //   - first attempts of a tenant start in the order of acceptance, and what comes back goes ahead;
-//   - a tenant delays no other one beyond what they share, and what is shared is shared by weight.
+//   - a tenant delays no other beyond what they share, and what they share is shared by weight.
 //
 // # What is where
 //
 // A Client offers jobs: Offer one, OfferMany in few round trips, Enqueue an asynq task. A refusal
-// is a Result and not an error. An Admin sets policies (Policy, DownstreamPolicy), pauses, looks at
-// tenants and jobs, and reads the departure log. A Scheduler releases tickets for jobs whose slot
-// is near and hands them to a Dispatcher; package workers has the one on asynq, and the pools that
-// run the jobs. How they all agree is no part of the API: scripts, keys, tickets and the gate, at
-// which a pool comes to a slot and reports what came of it, are in internal/queue.
+// is a Result, not an error. An Admin sets policies (Policy, DownstreamPolicy), pauses, looks at
+// tenants and jobs, and reads the departure log. A Scheduler releases tickets for jobs whose slots
+// are near and hands them to a Dispatcher; package workers has one on asynq, and the pools that run
+// the jobs. How these agree is no part of the API: scripts, keys, tickets, and the gate, where a
+// pool is granted slots and reports what came of them, are in internal/queue.
 //
-// Time is Redis' clock alone. Every change is one script, which may be run twice with the same
-// arguments: go-redis repeats a call whose answer was lost. All keys of a downstream carry its name
-// as hash tag, so it lives on one node of a Redis Cluster. docs/architecture.md tells the whole of
-// it.
+// Redis' clock alone tells the time. Every change is one script, which may be run twice with the
+// same arguments: go-redis repeats a call whose answer was lost. All keys of a downstream carry its
+// name as hash tag, so it lives on one node of a Redis Cluster. docs/architecture.md explains all
+// of this.
 //
 // All types are safe for concurrent use unless they say otherwise. Errors wrap ErrInvalid (the
 // input cannot be used and nothing changed), ErrNotFound, or ErrStore (whether the call took effect

@@ -11,8 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A name that is none is refused at every door, before Redis is asked anything: it could reach keys
-// of others.
+// An invalid name is refused at every door, before Redis is asked anything: it could reach other
+// people's keys.
 func TestNamesAtEveryDoor(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := t.Context()

@@ -9,21 +9,20 @@ import (
 
 // Errors to branch on. A refusal is not among them: it is a value, see Result.
 var (
-	// ErrInvalid is wrapped by every *FieldError: the caller's input cannot be used, and nothing
+	// ErrInvalid is what every *FieldError wraps: the caller's input cannot be used, and nothing
 	// was changed.
 	ErrInvalid = errors.New("invalid input")
 	// ErrNotFound says that no such job, tenant or downstream is known.
 	ErrNotFound = errors.New("not found")
-	// ErrStore is wrapped by every failure of Redis itself. Whether the call took effect is
+	// ErrStore is what every failure of Redis itself wraps. Whether the call took effect is
 	// unknown; every call of this package may be repeated.
 	ErrStore = queue.ErrStore
-	// ErrLeaseLost is the cause of a handler's context that ends because its worker no longer owns
-	// the job.
+	// ErrLeaseLost is why a handler's context ended (its cause) if its worker no longer owns the
+	// job.
 	ErrLeaseLost = errors.New("lease lost")
-	// ErrCancelled is the cause of a handler's context that ends because its job was cancelled.
+	// ErrCancelled is that cause if the job was cancelled.
 	ErrCancelled = errors.New("job cancelled")
-	// ErrStopping is the cause of a handler's context that ends because the grace of a shutdown is
-	// over.
+	// ErrStopping is that cause if the grace of a shutdown was over.
 	ErrStopping = errors.New("worker stopping")
 )
 
@@ -52,7 +51,7 @@ func (e *PayloadTooLargeError) Unwrap() error { return ErrInvalid }
 // was never offered a job that was accepted. Nothing was changed. It wraps ErrNotFound.
 type UnseenError struct {
 	Downstream string
-	Tenant     string // "" = the downstream is what was never seen
+	Tenant     string // "" = the downstream itself was never seen
 }
 
 func (e *UnseenError) Error() string {

@@ -7,9 +7,9 @@ import (
 )
 
 // exact is a timeline by the book: instants are exact rationals of a µs. It is written from the
-// promise, not from the script: slots one interval apart, idle time earns nothing, a lateness of up
-// to grace is made up, and what a restart can have made Redis forget is taken for granted, at its
-// latest.
+// promise, not from the script: slots are one interval apart, idle time earns nothing, a lateness
+// of up to grace is made up, and a grant that a restart may have made Redis forget counts as made,
+// at the latest instant that it can have had.
 type exact struct {
 	granted bool
 	last    *big.Rat // the exact departure that the last slot stands for
@@ -44,8 +44,8 @@ func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 		return e
 	}
 	e.seen = now
-	// What was forgotten was no departure before the next one, and lay less than a hold ahead of
-	// the restart.
+	// What was forgotten was no departure before the next one, and less than a hold after the
+	// restart.
 	latest := whole(epoch + hold)
 	if e.granted && e.next().Cmp(latest) >= 0 {
 		return e

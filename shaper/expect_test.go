@@ -28,8 +28,8 @@ func (w *world) told(specs []Spec) map[string]Result {
 	return out
 }
 
-// What an answer says of a job's start is what comes, within a tenth of the wait or an interval,
-// whatever it waits for.
+// Jobs start when answers said that they would, within a tenth of the wait or an interval, whatever
+// they wait for.
 func TestExpectedStartsComeTrue(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -96,7 +96,7 @@ func TestExpectedStartsComeTrue(t *testing.T) {
 			for _, s := range specs {
 				w.offer(s)
 			}
-			w.runNext() // so that the bucket is on its way
+			w.runNext() // so that the bucket has begun to leave
 			if tc.then != nil {
 				tc.then(w)
 			}
@@ -133,7 +133,7 @@ func (w *world) common(perSecond int64, p Policy, tenants ...string) {
 	}
 }
 
-// Where a start hangs on what no timeline tells, the answer says so and names no instant.
+// Where a start depends on what no timeline tells, the answer says so and names no instant.
 func TestNoExpectedStart(t *testing.T) {
 	rdb := redistest.Open(t)
 	for _, tc := range []struct {

@@ -7,14 +7,14 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// How policies are kept in Redis: as fields of the downstream's and the tenants' hashes, by the
-// keys of their rows in policy.go.
+// Policies are kept in Redis as fields of the downstream's and the tenants' hashes, under the keys
+// of their rows in policy.go.
 
-// admitField is the field of the admission rules, the only part of a policy that is no row.
+// admitField is the field of the admission rules, the only part of a policy that has no row.
 const admitField = "admit"
 
-// policyFields returns field, value, … of a tenant's policy; an empty value is a field that is not
-// set.
+// policyFields returns field, value, … of a tenant's policy; a field that is not set has an empty
+// value.
 func policyFields(p Policy) []string { return policyTable.Kept(&p) }
 
 // downstreamFields returns field, value, … of a policy that is valid.
@@ -44,20 +44,20 @@ func (p Policy) or(q Policy) Policy {
 	return p
 }
 
-// WithDefaults returns p with every field that is not set filled in, as it applies.
+// WithDefaults returns p as it applies, with every field that is not set filled in.
 func (p DownstreamPolicy) WithDefaults() DownstreamPolicy {
 	downstreamTable.SetDefaults(&p)
 	policyTable.SetDefaults(&p.Defaults)
 	return p
 }
 
-// The scripts can be made from here on: see queue.Define.
+// From here on the scripts can be made: see queue.Define.
 func init() { queue.Define(luaFields()) }
 
 // luaFields is what the scripts know of policies: what applies where a field was set nowhere, and
-// the fields of a tenant and of a downstream, as values for a table or a call. It is made of the
-// tables alone, so it is a constant. Functions, since a table would be made anew at each call of a
-// script.
+// the names of a tenant's and a downstream's fields, as values for a table or a call. It is made
+// from the tables alone, so it is constant. It consists of functions, since every call of a script
+// would make a table anew.
 func luaFields() string {
 	var b strings.Builder
 	list := func(function string, fields []string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// Each field of a policy has one row, whose name and keys nobody else has.
+// Each field of a policy has one row, whose name and keys no other row has.
 func TestEachFieldHasARow(t *testing.T) {
 	var p DownstreamPolicy
 	keys := map[string]bool{admitField: true}
@@ -162,7 +162,7 @@ func TestEachFieldRoundTrips(t *testing.T) {
 	}
 }
 
-// What is made of the policies' tables, and becomes part of scripts, is constant: lists of their
+// What is made from the policies' tables, and becomes part of scripts, is constant: lists of their
 // fields, and defaults.
 func TestOnlyTablesAreWrittenIntoScripts(t *testing.T) {
 	const word = `'[a-z_:]+'`

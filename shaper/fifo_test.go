@@ -18,8 +18,7 @@ import (
 // TestFirstInFirstOutWhateverTheOrder: as long as no job fails or waits too long, no worker crashes
 // and no ticket is lost, jobs of a tenant start in the order in which they were accepted. Tickets
 // come to the gate in any order, doubled and stale, are given back, find their tenant paused or
-// their slot far away; workers ask for more while tickets are out; rates and caps change below
-// this.
+// their slot far away; workers ask for more while tickets are out; rates and caps change meanwhile.
 func TestFirstInFirstOutWhateverTheOrder(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -71,11 +70,11 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map, loud bool)
 		for range 1 + p.r.IntN(4) {
 			offered++
 			t := p.tenant()
-			p.ids = append(p.ids, fmt.Sprint("j", 1000-offered)) // their names do not help
+			p.ids = append(p.ids, fmt.Sprint("j", 1000-offered)) // names whose order is not theirs
 			if a := p.offerAll(t, model.Offer{ID: p.ids[offered], Body: "A"}); a[0].Status != model.Accepted {
 				p.t.Errorf("%+v, want it accepted", a)
 			}
-			p.pass(1) // no two are of the same instant
+			p.pass(1) // no two are accepted at the same instant
 		}
 	}
 	release := func() {
@@ -140,8 +139,8 @@ func inOrder(t *testing.T, w *world, seed uint64, happened *sync.Map, loud bool)
 	p.check()
 }
 
-// A worker that is given a job whose ticket is out frees the place that was kept for the ticket: a
-// scheduler that waits for one wakes.
+// A worker that is given a job whose ticket is out frees the place that was kept for the ticket, so
+// a scheduler that waits for a place wakes.
 func TestChainingFreesThePlaceOfTheTicket(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second)})
@@ -230,7 +229,7 @@ func TestUnreadableOutDoesNotBlock(t *testing.T) {
 	}
 }
 
-// Nothing is left in the books of a job of which all is gone while its ticket was out.
+// If all of a job vanishes while its ticket is out, nothing of it is left in the books.
 func TestGoneWhileOut(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.pool("p", 9)
@@ -248,7 +247,7 @@ func TestGoneWhileOut(t *testing.T) {
 	}
 }
 
-// A report that asks for more finds what another one of the same call has made room for.
+// A report that asks for more is given what another report of the same call made room for.
 func TestBatchMakesRoom(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second), MaxInFlight: 2})
@@ -272,7 +271,7 @@ func TestBatchMakesRoom(t *testing.T) {
 	}
 }
 
-// A report on a job whose body is gone is taken down, and nothing is started for nobody.
+// A report on a job whose body is gone is recorded, and no job is started that nobody would run.
 func TestReportWithoutBody(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(1000, time.Second)})
@@ -287,8 +286,8 @@ func TestReportWithoutBody(t *testing.T) {
 	}
 }
 
-// Backoffs are brought near once after the clock stepped back, also for a tenant that a report only
-// looked at.
+// After the clock stepped back backoffs are brought nearer once, also for a tenant that a report
+// only looked at.
 func TestReportHealsOnce(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	for _, name := range []string{"a", "b"} {

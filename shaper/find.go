@@ -76,7 +76,7 @@ func (j *Job) readState(line string) error {
 	return nil
 }
 
-// readEnd reads the tombstone that finished() of internal/queue/lua/lib/job.lua writes.
+// readEnd reads what finished() of internal/queue/lua/lib/job.lua writes of a job that ended.
 func (j *Job) readEnd(s string) error {
 	parts := strings.SplitN(s, "\n", 3)
 	f := strings.Fields(parts[0])
@@ -97,7 +97,7 @@ func (j *Job) readEnd(s string) error {
 	return nil
 }
 
-// atoi reads a number from Redis; what is no number reads as 0.
+// atoi reads a number from Redis; anything else reads as 0.
 func atoi(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n

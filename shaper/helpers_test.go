@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // little of what the tests make lives long, miniredis' Lua least of all
+	debug.SetGCPercent(400) // little of what the tests allocate lives long, least of all miniredis' Lua
 	redistest.VerifyTestMain(m)
 }
 
@@ -33,7 +33,7 @@ const (
 
 var worlds atomic.Int64
 
-// world is one downstream on a clock that the test sets. Its tenants owe nothing to the start of
+// world is one downstream on a clock that the test sets. Its tenants need not wait for the start of
 // the server.
 type world struct {
 	t      testing.TB
@@ -100,7 +100,7 @@ func (w *world) setDownstream(p DownstreamPolicy) {
 	w.must(w.admin.SetDownstream(w.t.Context(), p))
 }
 
-// offer offers a job, and lets a µs pass so that no two jobs are of the same instant.
+// offer offers a job, and lets a µs pass so that no two jobs are accepted at the same instant.
 func (w *world) offer(s Spec) Result {
 	w.t.Helper()
 	if s.Type == "" {
@@ -218,7 +218,7 @@ func (w *world) job(tenant, id string) Job {
 	return j
 }
 
-// dump is all that the world holds, by key, and whether the key has a time to live.
+// dump returns all that Redis holds of the world, by key, and whether the key has a time to live.
 func (w *world) dump() string {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -269,7 +269,7 @@ func rate(events int64, period time.Duration) buckets.Rate {
 	return buckets.Rate{Events: events, Period: period}
 }
 
-// withTimeout bounds what should have happened long before.
+// withTimeout bounds the wait for what should have happened long before.
 func withTimeout(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	t.Cleanup(cancel)

@@ -18,7 +18,7 @@ const (
 	StateDone      State = "done"      // its handler succeeded
 	StateExpired   State = "expired"   // it waited longer than max_wait and was never started
 	StateCancelled State = "cancelled" // somebody cancelled it
-	StateDropped   State = "dropped"   // drop-oldest made room of it
+	StateDropped   State = "dropped"   // drop-oldest ended it to make room
 	StateRemoved   State = "removed"   // it was dead, and somebody removed it
 )
 
@@ -33,14 +33,14 @@ func (s State) Ended() bool {
 
 // Why a job is dead.
 const (
-	ReasonFailed  = "failed"  // its last allowed attempt failed, or max_throttles starts did without being charged
+	ReasonFailed  = "failed"  // its last allowed attempt failed, or max_throttles starts failed without being charged
 	ReasonRefused = "refused" // the handler or downstream said that no attempt can succeed
 	ReasonCrashed = "crashed" // its worker vanished too often
 
 	ReasonThrottled = "throttled" // the downstream asked to slow down after each of its last max_throttles starts
 )
 
-// Job is what is known of one job. Times are Redis' clock.
+// Job is what is known of one job. Times are by Redis' clock.
 type Job struct {
 	ID         string
 	Tenant     string
@@ -49,8 +49,8 @@ type Job struct {
 	Payload    []byte            // nil once ended, except for dead jobs
 	Headers    map[string]string // as asynq's task headers
 	State      State
-	Attempt    int       // starts so far, also one that is granted and waits for its slot; strictly increasing
-	Charged    int       // those of them that count against max_attempts
+	Attempt    int       // starts so far, including one that is granted and waits for its slot; strictly increasing
+	Charged    int       // starts that count against max_attempts
 	Crashes    int       // starts whose worker vanished
 	Throttles  int       // starts that max_throttles bounds: throttled, or failed without being charged; not known once ended, except for dead jobs
 	Accepted   time.Time // when it was accepted, or became due if it was delayed
@@ -81,11 +81,11 @@ const (
 	RefusedMemory   = "store_full"     // Redis has no memory for it
 )
 
-// Why no expected start can be said of a job that waits.
+// Why it cannot be said when a waiting job will start.
 const (
 	NotePaused    = "paused"     // its tenant or the downstream is paused, without an end
 	NoteNoWorkers = "no_workers" // no live pool of workers serves the downstream
-	NoteInFlight  = "in_flight"  // all that may be in flight is, so it hangs on how long other jobs run
+	NoteInFlight  = "in_flight"  // all that may be in flight is, so it depends on how long other jobs run
 )
 
 // Result is the answer to one offered job. A refusal is a Result, not an error; it left no trace.
@@ -95,15 +95,15 @@ type Result struct {
 	Downstream string
 	Status     Status
 	Reason     string        // why it was refused
-	State      State         // of the job that is known under the ID; empty if there is none. A ticket that is out counts as waiting
+	State      State         // of the job that is known under the ID; empty if there is none. While its ticket is out a job counts as waiting
 	Duplicate  bool          // accepted before: same id, same body; it has not ended, or is done
 	Position   int           // how many waiting jobs leave before it, plus one; 1 leaves next. 0 if it does not wait
 	ETA        time.Time     // expected start, by Redis' clock; of a running job its slot; zero where it cannot be said
 	Note       string        // why it cannot: one of the Note constants
-	RetryAfter time.Duration // for Refused: the least wait after which trying again makes sense; negative = never
+	RetryAfter time.Duration // for Refused: the shortest wait after which trying again makes sense; negative = never
 
-	// Admission is what the downstream's admission rules said; nil where it has none, or they were
-	// not asked.
+	// Admission is what the downstream's admission rules said; nil if it has none, or they were not
+	// asked.
 	Admission *policing.Verdict
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// JobFilter narrows Jobs. The zero value is the first 100 jobs that have not ended.
+// JobFilter narrows what Jobs lists. The zero value means the first 100 jobs that have not ended.
 type JobFilter struct {
 	States []State // waiting, delayed, out, running, dead; none = all but dead
 	Limit  int     // default 100
@@ -29,8 +29,8 @@ func (f JobFilter) Validate() error {
 	return nil
 }
 
-// Jobs lists a tenant's jobs that have not ended, or are dead: the running first, then those in the
-// order in which they leave.
+// Jobs lists a tenant's jobs that have not ended, or are dead: running ones first, then the others
+// in the order in which they leave.
 func (a *Admin) Jobs(ctx context.Context, tenant string, f JobFilter) ([]Job, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
@@ -117,7 +117,7 @@ func (a *Admin) inFlight(ctx context.Context, book, tenant string, limit int) ([
 	return ids, err
 }
 
-// FindJob looks for a job in all tenants that are known. ErrNotFound if there is none.
+// FindJob looks for a job among all known tenants. It returns ErrNotFound if there is none.
 func (a *Admin) FindJob(ctx context.Context, id string) (Job, error) {
 	if err := ValidName("id", id); err != nil {
 		return Job{}, err

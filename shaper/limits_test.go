@@ -8,8 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// slots runs jobs for a while and returns the slots by tenant, each as a µs since the epoch. Every
-// job ends at its slot.
+// slots runs jobs for a while and returns the slots by tenant, in µs since the epoch. Every job
+// ends at its slot.
 func (w *world) slots(for_ int64) map[string][]int64 {
 	w.t.Helper()
 	out := map[string][]int64{}
@@ -166,7 +166,7 @@ func TestMaxInFlight(t *testing.T) {
 	}
 }
 
-// The places of a pool that fell silent are none, until it beats again.
+// A pool that fell silent has no places until it beats again.
 func TestSilentPoolsHaveNoPlaces(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.offers("a", 1)
@@ -222,12 +222,12 @@ func TestDeadPoolsHoldNoPlaces(t *testing.T) {
 	left, err := w.rdb.HGetAll(ctx, w.q.PoolsKey()).Result()
 	w.must(err)
 	if len(left) != 1 || left["new"] == "" {
-		t.Errorf("of pools is left %v, want new", left)
+		t.Errorf("the pools are %v, want new alone", left)
 	}
 }
 
-// TestForgottenPoolIsNotMadeAnew: a pool that has beaten before learns that Redis has lost it, in
-// the call that would bring it back.
+// A pool that has beaten before learns that Redis has lost it from the call that would bring it
+// back.
 func TestForgottenPoolIsNotMadeAnew(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	ctx := t.Context()

@@ -29,7 +29,7 @@ func fill(t *testing.T, rdb *redis.Client) {
 }
 
 // With no memory left new jobs are refused and leave nothing behind, and those that were accepted
-// are run to their ends.
+// are run to an end.
 func TestStoreWithoutMemory(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -89,7 +89,7 @@ func TestStoreWithoutMemory(t *testing.T) {
 			t.Errorf("job %s is %s", j.ID, j.State)
 		}
 	}
-	// Orders of an operator hold too: they are what helps.
+	// An operator's orders are carried out too: they are what helps.
 	w.must(w.admin.Pause(context.Background(), "a", 0))
 	w.set("a", Policy{Depth: 5})
 	if _, err := w.client.Cancel(t.Context(), "a", "a1"); err != nil {

@@ -49,7 +49,7 @@ type view struct {
 type tenantView struct {
 	Back, Later, Outs, Dead []model.Line
 	Fresh                   []string
-	States, Ends            map[string]string // as they stand, but for texts
+	States, Ends            map[string]string // as they are, except for texts
 	Bodies                  map[string]bool
 	Hash                    map[string]string
 }
@@ -63,7 +63,7 @@ var (
 )
 
 const (
-	stateWords = 9 // of a state line that are compared as they stand
+	stateWords = 9 // of a state line that are compared as they are
 	endWords   = 9 // of the line of an end
 )
 
@@ -228,9 +228,9 @@ func modelled(d *model.Downstream, names []string) view {
 	return v
 }
 
-// checkAfter checks after a step: what Redis holds where it was read anyway, and now and then else.
-// What differs stays so, or shows in an answer; a sequence that is played again (loud) is checked
-// after each step, and shows where it began.
+// checkAfter checks after a step. What Redis holds is compared if it was read anyway, and otherwise
+// now and then: a difference stays, or shows in an answer, and if the sequence is played again, the
+// step at which it began is found.
 func (p *player) checkAfter(loud bool) {
 	p.t.Helper()
 	if p.r.IntN(3) == 0 || p.reply != nil || loud {
@@ -290,7 +290,7 @@ func (p *player) differ(where string, got, want reflect.Value) {
 	}
 }
 
-// byTheBook holds each slot that was granted since it looked last to the promise: see exact.
+// byTheBook holds each slot that was granted since its last look to the promise, see exact.
 func (p *player) byTheBook() {
 	p.t.Helper()
 	for ; p.booked < len(p.m.Log); p.booked++ {
@@ -310,7 +310,7 @@ func (p *player) byTheBook() {
 			p.t.Errorf("slot of %s of %s: %d, and by the book it is %d", f[2], f[1], slot-t0, want-t0)
 		}
 	}
-	// When a timeline is looked at after a restart is the model's to say.
+	// The model decides when a timeline is looked at after a restart.
 	for _, name := range p.names {
 		if t := p.m.Tenant(name); t.Timeline.Seen > 0 {
 			p.exactly(name).settle(p.m.Limits(t).Rate, t.Timeline.Seen, p.epoch)
@@ -338,11 +338,10 @@ func (p *player) likely(t *model.Tenant) (own, both int64) {
 	return own, own
 }
 
-// full tells whether a tenant has all in flight that it may.
+// full reports whether a tenant has as many jobs in flight as it may.
 func (p *player) full(t *model.Tenant) bool { return t.OutN+t.RunN >= p.m.Limits(t).MaxInFlight }
 
-// filed checks that a tenant that has something to release is in the books for it, and not too
-// late.
+// filed checks that a tenant with something to release is filed for it, and not too late.
 func (p *player) filed(t *model.Tenant) error {
 	at, due := p.m.Due.At(t.Name)
 	if p.full(t) && due {

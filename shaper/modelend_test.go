@@ -22,7 +22,7 @@ func (p *player) stepFinish() {
 		model.EndThrottledAll, model.EndBack}), pick(p.r, []time.Duration{time.Millisecond, time.Second, 3 * time.Second}), next))
 }
 
-// stepBatch makes several reports in one call, also late ones and the same twice.
+// stepBatch makes several reports in one call, some of them late or twice.
 func (p *player) stepBatch() {
 	var l []model.Report
 	for range 2 + p.r.IntN(4) {
@@ -110,7 +110,8 @@ func (p *player) report(l ...model.Report) {
 	}, false)
 }
 
-// satisfied checks that a worker that asked for more, and was given nothing, could not have been.
+// satisfied checks that a worker that asked for more and was given nothing could not have been
+// given anything.
 func (p *player) satisfied(e model.Report) {
 	p.t.Helper()
 	chains := e.Next != "-" && (e.Ending == model.EndOK || e.Ending == model.EndError || e.Ending == model.EndUncharged || e.Ending == model.EndDead)

@@ -40,8 +40,8 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 		p.log("offer %+v to %s: %+v", l[i], t.Name, a)
 		p.seen("offer " + string(a.Status))
 		refused = refused && a.Status != model.Accepted
-		// What was found to be known, and made room for what followed it, would begin anew in a
-		// repeated call.
+		// A job that was found to be known, and then made room for what followed it, would begin
+		// anew in a repeated call.
 		j := t.Jobs[l[i].ID]
 		dropped = dropped || a.Status == model.Duplicate && j.Ended() && j.State != model.Done
 	}
@@ -68,9 +68,9 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 	return answers
 }
 
-// After a restart a departure that Redis may have forgotten counts as one that happened, before its
-// tenant is written anew too: a full bucket, whose tenant has all in flight that it may, tells the
-// same retry time as the model.
+// After a restart a departure that Redis may have forgotten counts as one that happened, even
+// before its tenant is next written: a full bucket whose tenant has as many jobs in flight as it
+// may tells the same retry time as the model.
 func TestModelTellsRetryAfterRestart(t *testing.T) {
 	p := newPlayer(newWorld(t, redistest.Open(t)), 1, &sync.Map{}, "a")
 	p.ids = []string{"j1", "j2", "j3", "j4"}

@@ -22,13 +22,12 @@ import (
 // seedVar runs one sequence of a test of random sequences again, with its steps printed.
 const seedVar = "SHAPER_MODEL_SEED"
 
-// TestScriptsFollowTheModel lets random sequences of every script run against the model: jobs
-// offered twice or to a full bucket, tickets lost, doubled and late, starts that crash, fail, are
-// throttled and cancelled, policies that change below all this. Each call is made one to three
-// times, as a client does whose reply was lost. The model predicts every answer and, after each
-// step, the whole of Redis; slots are what an independent arithmetic of the promise says, and no
-// tenant with something to release is left out of the books. In the end all that was accepted has
-// ended.
+// TestScriptsFollowTheModel runs random sequences of all scripts against the model: jobs offered
+// twice or to a full bucket, tickets lost, doubled and late, starts that crash, fail, are throttled
+// and cancelled, and policies that change meanwhile. Each call is made one to three times, as by a
+// client whose reply was lost. The model predicts every answer and, after each step, everything in
+// Redis. Slots are what an independent arithmetic of the promise says, and no tenant with something
+// to release is missing from the books. In the end all that was accepted has ended.
 func TestScriptsFollowTheModel(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -55,8 +54,8 @@ func runModel(t *testing.T, rdb redis.UniversalClient, sequences int, must ...st
 }
 
 // untilAllHappened plays so many random sequences, and as many more as it takes until all that must
-// happen has happened: the rarest comes once in some thirty, so that twenty times as many are not
-// reached.
+// happen has happened. The rarest comes once in some thirty sequences, so twenty times as many are
+// never needed.
 func untilAllHappened(t *testing.T, sequences int, must []string, play func(t *testing.T, seed uint64, happened *sync.Map, loud bool)) {
 	var happened sync.Map
 	if s, err := strconv.ParseUint(os.Getenv(seedVar), 10, 64); err == nil {
@@ -187,7 +186,7 @@ func (p *player) log(format string, args ...any) {
 
 func (p *player) tenant() *model.Tenant { return p.m.Tenant(pick(p.r, p.names)) }
 
-// live picks one of those for which good holds, mostly; and one of the last ones else, whatever
+// live mostly picks one of those for which good is true, and otherwise one of the last, whatever
 // became of it.
 func live[T any](p *player, l []T, good func(T) bool) (T, bool) {
 	var best []T
@@ -273,7 +272,7 @@ func (p *player) again(what, first string, call func(model.Queue) string, same b
 			p.t.Errorf("%s was repeated, and answered %s after %s", what, answer, first)
 		}
 	}
-	if after := p.read(); !reflect.DeepEqual(after, before) { // but perhaps for the order of the fields of a hash
+	if after := p.read(); !reflect.DeepEqual(after, before) { // except perhaps the order of a hash's fields
 		if before, after := viewOf(before, p.names, p.ids), viewOf(after, p.names, p.ids); !reflect.DeepEqual(after, before) {
 			p.t.Errorf("%s was repeated, and changed\n%v\nto\n%v", what, before, after)
 		}
@@ -333,7 +332,7 @@ func (p *player) stepForget() {
 	}
 }
 
-// stepRestart has another Redis hold what this one did.
+// stepRestart makes the Redis look like another one that holds the same.
 func (p *player) stepRestart() {
 	p.seen("restart")
 	p.pass(1) // nothing happens at the instant itself

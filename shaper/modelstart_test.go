@@ -39,13 +39,13 @@ func (p *player) release(limit, times int) {
 	}
 }
 
-// idle checks that nothing can leave now, and that the scheduler is not told to sleep past the next
-// instant at which something can.
+// idle checks that nothing can leave now, and that the scheduler is not told to sleep beyond the
+// next instant at which something can.
 func (p *player) idle(wait int64) {
 	p.byTheBook()
 	for _, t := range p.m.Tenants {
 		if p.ripe(t) && p.releasable(t) {
-			p.t.Errorf("%s has a job that may leave, and a place for it, and it was left", t.Name)
+			p.t.Errorf("%s has a job that may leave and a place for it, but it was not released", t.Name)
 		}
 		if p.m.Until > p.now || t.Until > p.now || p.full(t) || len(t.Waiting()) == 0 {
 			continue
@@ -57,13 +57,13 @@ func (p *player) idle(wait int64) {
 	}
 }
 
-// ripe tells whether a tenant's head may leave now, by the book.
+// ripe reports whether a tenant's head may leave now, by the book.
 func (p *player) ripe(t *model.Tenant) bool {
 	_, at := p.likely(t)
 	return t.Until <= p.now && p.m.Until <= p.now && !p.full(t) && at <= p.now+mLead
 }
 
-// releasable tells whether a tenant has a job that may start.
+// releasable reports whether a tenant has a job that may start.
 func (p *player) releasable(t *model.Tenant) bool {
 	ids := t.Waiting()
 	for _, l := range t.Later.Lines() {
@@ -92,7 +92,7 @@ func (p *player) enter(k model.Ticket, tok string) {
 		return p.granted(g, why)
 	}
 	first := p.both(fmt.Sprintf("gate %v for %s", k, tok), enter)
-	if why == "" || why == model.Gone { // else it is, repeated, another one
+	if why == "" || why == model.Gone { // else a repeated call is another one
 		p.again("gate", first, enter, true)
 	}
 	p.seen("gate true " + why)
@@ -107,7 +107,7 @@ func (p *player) enter(k model.Ticket, tok string) {
 	case (why == model.Paused || why == model.Early) && outs[len(outs)-1].Name != k.ID:
 		p.seen("another went back")
 	}
-	if why != "" && why != model.Gone && p.r.IntN(4) == 0 { // the reply was lost: it is a ticket once more
+	if why != "" && why != model.Gone && p.r.IntN(4) == 0 { // the reply was lost: its ticket comes again
 		p.enter(k, tok)
 	}
 }
@@ -137,7 +137,7 @@ type call struct {
 	tok string
 }
 
-// granted takes a grant down, and returns it in words.
+// granted records a grant, and returns it in words.
 func (p *player) granted(g *model.Grant, why string) string {
 	if g == nil {
 		return "no: " + why
@@ -153,7 +153,7 @@ func (p *player) granted(g *model.Grant, why string) string {
 
 func (p *player) stepGiveBack() {
 	if k, ok := live(p, p.tickets, p.valid); ok {
-		for range 1 + p.r.IntN(2) { // repeated, it is another one
+		for range 1 + p.r.IntN(2) { // a repeated call is another one
 			p.giveBack(k)
 		}
 	}
@@ -167,7 +167,7 @@ func (p *player) stepBeat() {
 	p.beat(fmt.Sprint("p", 1+p.r.IntN(2)), 1+p.r.IntN(4)*p.r.IntN(2), pick(p.r, []time.Duration{time.Minute, time.Minute, 3 * time.Second}))
 }
 
-// beat tells of a pool, and extends the leases of some of the last grants, whoever owns them.
+// beat reports a pool, and extends the leases of some of the last grants, whoever owns them.
 func (p *player) beat(pool string, places int, ttl time.Duration) {
 	var own []model.Held
 	for _, g := range p.grants[max(0, len(p.grants)-3):] {

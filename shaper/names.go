@@ -11,12 +11,12 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// DefaultName is the downstream and the tenant where none is named.
+// DefaultName is the name of the downstream or the tenant where none is given.
 const DefaultName = "default"
 
-// ValidName returns nil where value may name a downstream, a tenant or a job, and
-// otherwise a *FieldError for field. A name ends up inside Redis keys, hash tags, logs and
-// metric labels, so it is checked at every door.
+// ValidName returns nil if value may name a downstream, a tenant or a job, and a *FieldError for
+// field otherwise. A name ends up inside Redis keys, hash tags, logs and metric labels, so it is
+// checked at every door.
 func ValidName(field, value string) error {
 	if queue.IsName(value) {
 		return nil
@@ -49,7 +49,7 @@ func validType(value string) error {
 	return &FieldError{Field: "type", Value: clip.Value(value), Want: "1 to 128 printable ASCII characters without blanks"}
 }
 
-// validHeaders checks a job's headers: they are kept as JSON, which has no other text than UTF-8.
+// validHeaders checks a job's headers: they are kept as JSON, whose text is UTF-8.
 func validHeaders(headers map[string]string) error {
 	for name, value := range headers {
 		if !utf8.ValidString(name) || !utf8.ValidString(value) {

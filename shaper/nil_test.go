@@ -12,7 +12,7 @@ type noDispatcher struct{}
 
 func (*noDispatcher) Dispatch(context.Context, []string) error { return nil }
 
-// What cannot work is refused at the door, with the field's name.
+// Arguments that cannot work are refused at the door, with the field's name.
 func TestConstructorsRefuseWhatCannotWork(t *testing.T) {
 	good := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer good.Close()

@@ -17,12 +17,12 @@ import (
 )
 
 // Offer offers one job, in one round trip. With the policy on_full: block it waits for room until
-// ctx ends, and then returns the refusal. An error means that the input is invalid (ErrInvalid,
-// nothing was changed) or that Redis failed (ErrStore, it is unknown whether the job was accepted:
-// offer it again under the same ID; *UnconfirmedError is one of them).
+// ctx ends, and then returns the refusal. An error means that the input is invalid (ErrInvalid;
+// nothing was changed) or that Redis failed (ErrStore, which an *UnconfirmedError wraps too;
+// whether the job was accepted is unknown, so offer it again under the same ID).
 //
-// Offers that are made at the same time share calls, and each caller's own ctx ends its own wait,
-// with an ErrStore that wraps ctx's error.
+// Offers that are made at the same time share calls. Each caller's own ctx ends its own wait, with
+// an ErrStore that wraps ctx's error.
 func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 	args, err := c.offerArgs(&s)
 	if err != nil {
@@ -44,12 +44,12 @@ func (c *Client) Offer(ctx context.Context, s Spec) (Result, error) {
 }
 
 // Enqueue offers an asynq task as a job of a tenant, see Offer. Of asynq's options it takes
-// MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID and Retention, and MaxWait of this package. The
-// others are an error: Queue, Group, Unique and Deadline have no meaning here, a repeated TaskID is
-// found out without Unique.
+// MaxRetry, Timeout, ProcessAt, ProcessIn, TaskID and Retention, and MaxWait of this package.
+// Others are an error: Queue, Group, Unique and Deadline have no meaning here. A repeated TaskID is
+// noticed without Unique.
 //
-// Options given to asynq.NewTask cannot be read from outside asynq; a task that has some is an
-// error: give them here.
+// Options given to asynq.NewTask cannot be read from outside asynq, so a task that has some is an
+// error: give them to Enqueue.
 func (c *Client) Enqueue(ctx context.Context, tenant string, task *asynq.Task, opts ...asynq.Option) (Result, error) {
 	s, err := specOf(tenant, task, opts)
 	if err != nil {
@@ -66,9 +66,9 @@ type Offered struct {
 	block bool // no room, and the tenant's policy is to wait for it
 }
 
-// OfferMany offers jobs in pipelines, each on its own: one that is invalid or refused hinders no
-// other. It returns one Offered per Spec, in order; jobs of one tenant are accepted in order. It
-// never waits for room: with on_full: block a full bucket refuses.
+// OfferMany offers jobs in pipelines, each on its own: one that is invalid or refused does not keep
+// others out. It returns one Offered per Spec, in order; jobs of one tenant are accepted in order.
+// It never waits for room: even with on_full: block a full bucket refuses.
 func (c *Client) OfferMany(ctx context.Context, specs []Spec) []Offered {
 	out := make([]Offered, len(specs))
 	valid := make([]*offering, 0, len(specs))
@@ -86,7 +86,7 @@ func (c *Client) OfferMany(ctx context.Context, specs []Spec) []Offered {
 	return out
 }
 
-// check fills in defaults and validates s. named tells whether the producer chose the id.
+// check fills in defaults and validates s. named says whether the producer chose the id.
 func (c *Client) check(s *Spec) (named bool, err error) {
 	if s.Tenant == "" {
 		s.Tenant = DefaultName
@@ -118,8 +118,8 @@ func (c *Client) offerArgs(s *Spec) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An answer that replicas did not confirm names the id, so that the job can be offered again,
-	// as one that chose its own.
+	// An UnconfirmedError names the id, so that the job can be offered again under it, like one
+	// whose producer chose the id.
 	body, digest, err := bodyOf(s).Encode(named || c.opts.Replicas > 0)
 	if err != nil {
 		return nil, err
@@ -137,8 +137,8 @@ func bodyOf(s *Spec) *queue.Body {
 		Type: s.Type, Headers: s.Headers, Payload: s.Payload}
 }
 
-// result reads what the enqueue script says of one job. block tells that the tenant's policy is to
-// wait for room.
+// result reads what the enqueue script says of one job. block says that there is no room, and the
+// tenant's policy is to wait for it.
 func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ error) {
 	r = Result{ID: s.ID, Tenant: s.Tenant, Downstream: c.q.Downstream, Status: Refused}
 	if err != nil {
@@ -176,8 +176,8 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 	return r, status == "block", nil
 }
 
-// offeredState reads the state that the enqueue script tells: a letter of a job's state line, "l"
-// for one that is not due yet, or how the job ended.
+// offeredState reads the state that the enqueue script returns: a letter of a job's state line, "l"
+// for a job that is not due yet, or how the job ended.
 func offeredState(s string) State {
 	switch state, known := states[s]; {
 	case s == "l":
@@ -190,12 +190,12 @@ func offeredState(s string) State {
 	return State(s)
 }
 
-// Of the jobs that are offered together, those of a tenant share calls of the enqueue script, with
-// bounds, since a script should not keep Redis from others for longer than a few ms; and some calls
-// share a round trip.
+// Of the jobs that are offered together, those of a tenant share calls of the enqueue script, and
+// several calls share a round trip. A call is bounded, since a script should not keep Redis from
+// others for longer than a few ms.
 const (
 	offerBatch = 100       // jobs in a call
-	offerBytes = 256 << 10 // about how much they may hold
+	offerBytes = 256 << 10 // payload in a call, about
 	offerCalls = 8         // calls in a round trip
 )
 
@@ -212,7 +212,7 @@ type offerCall struct {
 	bytes  int
 	jobs   []int // among the offerings
 	cmd    *redis.Cmd
-	waited *redis.IntCmd // how many replicas have what it wrote; nil where they are not asked
+	waited *redis.IntCmd // how many replicas have what it wrote; nil if they are not asked
 }
 
 // offerAll offers jobs, and returns an Offered for each, in order.

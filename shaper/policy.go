@@ -13,7 +13,7 @@ import (
 type OnFull string
 
 const (
-	// Reject refuses the new job and tells when to try again.
+	// Reject refuses the new job and says when to try again.
 	Reject OnFull = "reject"
 	// DropOldest ends the job that has waited longest, as StateDropped, and accepts the new one.
 	// Only jobs that were never started are dropped.
@@ -22,20 +22,20 @@ const (
 	Block OnFull = "block"
 )
 
-// Policy is how one tenant of a downstream is shaped. A zero field is not set: the
-// downstream's defaults apply, and behind them DefaultPolicy.
+// Policy is how one tenant of a downstream is shaped. A zero field is not set: the downstream's
+// defaults apply, and where those are not set, DefaultPolicy.
 //
 // Every field is read at each enqueue, release and start, so a change reaches the backlog at once.
 type Policy struct {
-	Rate         buckets.Rate  // departures: one each 1/Rate, never a burst
+	Rate         buckets.Rate  // departures: one every 1/Rate, never a burst
 	Depth        int           // how many jobs may wait, 1 … 10 000 000
-	Weight       int           // share of what is shared with other tenants, 1 … 1000
+	Weight       int           // share of what it shares with other tenants, relative to their weights. 1 … 1000
 	OnFull       OnFull        // what happens to a new job when Depth jobs wait
 	MaxInFlight  int           // tickets out and jobs running, 1 … 1 000 000
 	MaxAttempts  int           // starts that may fail before a job is dead, 1 … 1000
 	MaxThrottles int           // starts that may be throttled, or fail without being charged, before a job is dead. 1 … 1 000 000
 	Backoff      Backoff       // wait before a failed job comes back
-	Timeout      time.Duration // a handler's time; its context ends then. 1ms … 30d
+	Timeout      time.Duration // how long a handler may run; then its context ends. 1ms … 30d
 	MaxWait      time.Duration // a job that waited longer expires unstarted; negative = for ever
 	Retention    time.Duration // how long an ended job's id and result are known. 1m … 90d
 }
@@ -57,10 +57,10 @@ func DefaultPolicy() (p Policy) {
 	return p
 }
 
-// policyTable says all that there is to say of each field: it is what makes one. What uses the
-// field names it, or its key in a script; nothing else does.
+// policyTable says everything about each field; a row in it makes a field. Only what uses a field
+// names it, or its key in a script.
 var policyTable = setting.Register(setting.Table[Policy]{
-	setting.Rate("rate", "p:rate", "departures, one each 1/rate, never a burst",
+	setting.Rate("rate", "p:rate", "departures, one every 1/rate, never a burst",
 		func(p *Policy) *buckets.Rate { return &p.Rate }, buckets.PerSecond(10)),
 	setting.Whole("depth", "p:depth", "how many jobs may wait",
 		func(p *Policy) *int { return &p.Depth }, 1, 10_000_000, 1000),
@@ -107,9 +107,9 @@ type DownstreamPolicy struct {
 	DepartureLog   int            // about how many entries of the departure log to keep, 1 … 1 000 000, see Admin.DepartureLog; 0 = none
 	Defaults       Policy         // for every tenant's unset fields
 
-	// Admit are checks that a job passes before it may enter a bucket: all of them, or nothing is
-	// taken from any. They are kept in the queue's own Redis, so their failure policies do not
-	// matter, and cannot be global. Nil leaves what is set to SetDownstream.
+	// Admit holds checks that a job must pass before it may enter a bucket: all of them, or nothing
+	// is taken from any. They are kept in the queue's own Redis, so their failure policies do not
+	// matter, and they cannot be global. Nil given to SetDownstream leaves them as they are.
 	Admit []policing.Rule
 }
 
@@ -121,7 +121,7 @@ const (
 	DefaultMaxCrashes = 3
 )
 
-// downstreamTable is policyTable's like for what a downstream has of its own, but for Admit.
+// downstreamTable does the same for the fields of a downstream itself, except Admit.
 var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
 	setting.Rate("rate", "rate", "departures of all tenants together",
 		func(p *DownstreamPolicy) *buckets.Rate { return &p.Rate }, buckets.Rate{}),

@@ -11,9 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// TestRecordedRunPlaysAgain: what the scripts granted in a run, as their departure log has it, the
-// model grants when the same jobs arrive and end again, to the µs: bursts of tenants that share a
-// rate, failures, throttling, pauses, changed rates.
+// TestRecordedRunPlaysAgain: when the same jobs arrive and end again, the model grants the slots
+// that the scripts granted in a run, as their departure log has them, to the µs: with bursts of
+// tenants that share a rate, failures, throttling, pauses and changed rates.
 func TestRecordedRunPlaysAgain(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// on returns a world on a server's own clock, with what the server knows of itself.
+// on returns a world on a server's own clock, and with the server's real identity.
 func on(t testing.TB, rdb redis.UniversalClient) *world {
 	w := newWorld(t, rdb)
 	w.q.Clock = nil
@@ -40,9 +40,9 @@ func (w *world) next() *queue.Grant {
 	return nil
 }
 
-// A Redis that comes back without the last grant may not grant the same slot twice: after a restart
-// a tenant first waits one interval, also one whose first grant of all was lost, and the downstream
-// does.
+// A Redis that comes back without the last grant must not grant the same slot twice: after a
+// restart a tenant first waits one interval, even if its very first grant was lost, and so does the
+// downstream.
 func TestRestartThatLostTheLastGrant(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -119,15 +119,15 @@ func TestRestartInOrder(t *testing.T) {
 	}
 }
 
-// becomesAnother has another Redis hold what this one did.
+// becomesAnother makes the Redis look like another one that holds the same.
 func (w *world) becomesAnother() {
 	w.t.Helper()
 	w.must(w.rdb.HSet(w.t.Context(), w.q.DownstreamKey(), "rid", "another").Err())
 	w.release(0) // as each scheduler does once a second
 }
 
-// However often Redis restarts, a tenant with a backlog starts a job within two intervals and what
-// a worker may hold a slot, and no two of its starts are closer than one.
+// However often Redis restarts, a tenant with a backlog starts a job within two intervals plus the
+// time that a worker may hold a slot, and no two of its starts are closer than one interval.
 func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
 	rdb := redistest.Open(t)
 	const day = 24 * hour
@@ -189,8 +189,8 @@ func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
 	}
 }
 
-// A tenant that Redis knows nothing of need not wait as if it had been forgotten: it would be an
-// interval, of a month perhaps.
+// A tenant that Redis knows nothing of need not wait as if it had been forgotten: that would be a
+// whole interval, perhaps a month.
 func TestNewTenantOfARestartedRedis(t *testing.T) {
 	const day = 24 * hour
 	month := Policy{Rate: rate(1, 30*24*time.Hour)}
@@ -253,7 +253,7 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 	}
 }
 
-// copyAOF copies what the server would find after a crash now.
+// copyAOF copies what the server would find if it crashed now.
 func copyAOF(t *testing.T, server *redistest.Server, w *world) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "stale")
@@ -262,8 +262,8 @@ func copyAOF(t *testing.T, server *redistest.Server, w *world) string {
 }
 
 // While Redis was away nobody could extend a lease, so those that ended meanwhile are not over
-// before live workers had the time to beat; a worker that is gone is found out all the same, within
-// 20 s of its last beat by default.
+// until live workers had time to beat; a worker that is gone is noticed all the same, by default
+// within 20 s of its last beat.
 func TestLeasesThatEndedInAnOutage(t *testing.T) {
 	rdb := redistest.Open(t)
 	begin := func(t *testing.T) (*world, *queue.Grant) {

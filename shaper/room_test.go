@@ -10,7 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// commands is how many commands the server has run, those inside scripts too.
+// commands is how many commands the server has run, including those inside scripts.
 func commands(w *world) (n int64) {
 	w.t.Helper()
 	info, err := w.rdb.Info(w.t.Context(), "commandstats").Result()
@@ -24,8 +24,8 @@ func commands(w *world) (n int64) {
 	return n
 }
 
-// A refusal by a full bucket looks at the job's own id and at nothing else, however much waits and
-// whatever of that may expire: a flood must not keep Redis from the neighbours.
+// A refusal by a full bucket looks at the job's own id and nothing else, however many jobs wait and
+// may expire: a flood must not keep Redis from the neighbours.
 func TestRefusalsAreCheap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, redistest.Start(t).Client())
@@ -34,7 +34,7 @@ func TestRefusalsAreCheap(t *testing.T) {
 		name  string
 		p     Policy
 		spec  Spec
-		extra int64 // commands of one look at what may end
+		extra int64 // commands of a single look for what may end
 	}{
 		{"nothing can end", Policy{Depth: 1000}, Spec{}, 0},
 		{"blocking", Policy{Depth: 1000, OnFull: Block}, Spec{}, 0},
@@ -124,7 +124,7 @@ func TestRetryAfterWhatKeepsItFull(t *testing.T) {
 	})
 }
 
-// offers2 fills a bucket again, without names of its own.
+// offers2 fills a bucket again, with made-up ids.
 func (w *world) offers2(tenant string, n int) {
 	for range n {
 		if r := w.offer(Spec{Tenant: tenant}); r.Status != Accepted {
@@ -133,8 +133,8 @@ func (w *world) offers2(tenant string, n int) {
 	}
 }
 
-// Drop-oldest makes room where the depth was lowered, however far, and where much of what waits was
-// started before; and it never drops what was.
+// Drop-oldest makes room where the depth was lowered, however far, and where many of the waiting
+// jobs were started before; and it never drops one that was.
 func TestDropOldestMakesRoom(t *testing.T) {
 	rdb := redistest.Open(t)
 	t.Run("the depth was lowered", func(t *testing.T) {

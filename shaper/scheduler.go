@@ -14,22 +14,22 @@ import (
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// Dispatcher carries tickets to workers. A ticket is a short line of text, which differs from that
-// of every other ticket of its downstream; a pool takes it as it is. One that cannot carry a ticket
-// returns an error; tickets may be lost or doubled all the same. workers.NewDispatcher returns the
-// one on asynq.
+// Dispatcher carries tickets to workers. A ticket is a short line of text, different from every
+// other ticket of its downstream; a pool takes it as it is. A Dispatcher that cannot carry a ticket
+// returns an error; tickets may be lost or doubled all the same. workers.NewDispatcher returns one
+// on asynq.
 type Dispatcher interface {
 	Dispatch(ctx context.Context, tickets []string) error
 }
 
 // Scheduler releases the tickets of one downstream when their time has come, and brings back what
-// was lost: tickets that nobody used and jobs whose worker fell silent. Any number of them may run
-// for a downstream, in any number of processes; none is the leader, and the rate does not depend on
-// how many there are.
+// was lost: jobs whose tickets nobody used, or whose worker fell silent. Any number of schedulers
+// may run for a downstream, in any number of processes; none is the leader, and the rate does not
+// depend on how many there are.
 //
 // It sleeps exactly until the next ticket is due, is woken by whatever makes one due earlier, and
-// looks for itself once in a Poll. Beside that it compares the books of the downstream, and mends
-// them, see BookFault.
+// looks for itself once every Poll. It also compares the books of the downstream, and mends them,
+// see BookFault.
 type Scheduler struct {
 	q          queue.Queue
 	dispatcher Dispatcher
@@ -48,7 +48,7 @@ type SchedulerConfig struct {
 	TicketTTL time.Duration // a job whose ticket did not come to the gate by then goes back to the front; default 2s
 	Logger    *slog.Logger  // default slog.Default()
 	OnRelease func(RTT time.Duration, tickets int)
-	Books     time.Duration     // how often its books are compared, and mended; default 1m
+	Books     time.Duration     // how often the books are compared, and mended; default 1m
 	OnMended  func([]BookFault) // what was mended
 }
 
@@ -79,8 +79,8 @@ func NewScheduler(rdb redis.UniversalClient, downstream string, d Dispatcher, op
 }
 
 // Start begins to release tickets, and returns. The scheduler runs until ctx ends or Stop is
-// called, and both end it the same way; Stop waits for either. It returns an error if it was
-// started or stopped before.
+// called. Both end it the same way, and Stop waits for the end either way. Start returns an error
+// if the scheduler was started or stopped before.
 func (s *Scheduler) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,12 +126,12 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// shortest sleep after a call that released nothing, so that a rate with an interval below the lead
-// does not spin.
+// shortest is the shortest sleep after a call that released nothing, so that the loop does not spin
+// where an interval is shorter than the lead.
 const shortest = time.Millisecond
 
-// stopWithin is how long Stop waits for a call that is under way. One that was cut off might have
-// released tickets that nobody dispatches, and their jobs would wait for TicketTTL.
+// stopWithin is how long Stop waits for a call that is under way. If the call were cut off, it
+// might have released tickets that nobody dispatches, and their jobs would wait for TicketTTL.
 const stopWithin = time.Second
 
 func (s *Scheduler) loop(ctx context.Context) {
@@ -175,7 +175,8 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// runOnce releases once and dispatches what was released. wait is how long nothing more is due.
+// runOnce releases once and dispatches what was released. wait is how long nothing more will be
+// due.
 func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, err error) {
 	begun := time.Now()
 	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy))

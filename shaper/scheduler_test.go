@@ -15,8 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// carrier is a Dispatcher that hands tickets to the test, after it has failed some times. It can
-// hold its scheduler up.
+// carrier is a Dispatcher that fails some times, and then hands tickets to the test. It can hold
+// its scheduler up.
 type carrier struct {
 	mu      sync.Mutex
 	fail    int
@@ -71,8 +71,8 @@ func schedule(t *testing.T, w *world, c *carrier, opts SchedulerConfig) *Schedul
 }
 
 // Two schedulers release each job about when it may leave: not so early that a worker is held for
-// it, and no slot is missed for want of a ticket. On a machine that stalls this test itself may
-// come late to a slot, so it tries until it did not.
+// it, and no slot is missed for want of a ticket. On a machine that stalls the test itself may come
+// late to a slot, so it tries until it does not.
 func TestSchedulersReleaseInTime(t *testing.T) {
 	for begun := time.Now(); ; {
 		took, enough := releasedInTime(t), 19*50*time.Millisecond+time.Second
@@ -161,8 +161,8 @@ func TestDispatchThatFails(t *testing.T) {
 	}
 	w.client.OfferMany(t.Context(), specs)
 	c := newCarrier(1)
-	// When all have come the scheduler looks no more, else it finds them lost again as soon as
-	// their time is over.
+	// When all have come the scheduler must not look again, or it would find them lost again as
+	// soon as their time is over.
 	c.most, c.goOn = len(specs), make(chan struct{})
 	schedule(t, w, c, SchedulerConfig{Poll: 20 * time.Millisecond, TicketTTL: 200 * time.Millisecond})
 	defer close(c.goOn)

@@ -31,7 +31,7 @@ func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answe
 		l, err := s.client.offerArgs(&spec)
 		s.must(err)
 		l[2] = o.NotBefore // which lies too far ahead for a client
-		// What tells calls apart is random; a repeated one has that of the first.
+		// The nonce that tells calls apart is random; a repeated call has that of the first.
 		_, nonce, _ := strings.Cut(l[3].(string), ".")
 		for _, i := range []int{3, 4} {
 			l[i] = strings.Replace(l[i].(string), "."+nonce, "."+o.Call, 1)

@@ -8,8 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// Whoever listens hears that something may leave, that tickets are on their way, and that a running
-// job was cancelled.
+// A Listener hears that something may leave, that tickets are on their way, and that a running job
+// was cancelled.
 func TestSignalsAreHeard(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	heard := make(chan queue.Signal, 100)
@@ -35,7 +35,7 @@ func TestSignalsAreHeard(t *testing.T) {
 			t.Errorf("heard %+v, for nothing", <-heard)
 		}
 	}
-	hear(queue.Signal{Kind: 'w'}) // once it listens: who may have missed one looks around
+	hear(queue.Signal{Kind: 'w'}) // once it listens: a signal may have been missed, so look around
 	w.offers("a", 1)
 	hear(queue.Signal{Kind: 'w'})
 	w.offers("a", 1) // known already
@@ -46,7 +46,7 @@ func TestSignalsAreHeard(t *testing.T) {
 	tickets, _, _ := w.release(1)
 	hear(queue.Signal{Kind: 't'})
 	w.pass(second)
-	w.release(1) // there is no place: whoever frees one says so
+	w.release(1) // there is no place: the call that frees one must say so
 	w.must(w.gate.GiveBack(t.Context(), tickets[0]))
 	hear(queue.Signal{Kind: 'w'})
 	g := w.start()

@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Counters count what happened to jobs. Those of a tenant count since it was first seen, or came
-// back after it had been idle for more than a day; those of a downstream since it was first used,
-// whatever became of its tenants. A start counts once it is known to have begun: within seconds, or
-// when it ends.
+// Counters count what happened to jobs. Those of a tenant count from when it was first seen, or
+// came back after it had been idle for more than a day; those of a downstream from when it was
+// first used, whatever became of its tenants. A start counts once it is known to have begun: within
+// seconds, or when it ends.
 type Counters struct {
 	Accepted, Started, Done, Failed, Retried, Throttled, Dead, Expired, Cancelled, Dropped, Crashed int64
 	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back
@@ -46,19 +46,19 @@ type Stats struct {
 	Out         int
 	Running     int
 	Dead        int
-	Oldest      time.Duration
-	Pools       int          // live pools of workers
-	Places      int          // places of live pools
-	Counters    Counters     // of all tenants there ever were
-	ByTenant    []TenantInfo // those that were read
+	Oldest      time.Duration // the longest that a head of a bucket has waited
+	Pools       int           // live pools of workers
+	Places      int           // places of live pools
+	Counters    Counters      // of all tenants there ever were
+	ByTenant    []TenantInfo  // those that were read
 }
 
-// Level is how many jobs wait.
+// Level is how many jobs wait, delayed ones included.
 func (s Stats) Level() int { return s.Waiting + s.Delayed }
 
-// Stats returns the current state of the downstream. With all it reads every tenant that is known,
-// otherwise only those that are busy. Only dead jobs of tenants that were not read are missing in
-// what it sums up.
+// Stats returns the current state of the downstream. With all it reads every known tenant,
+// otherwise only those that are busy. Its sums lack nothing but the dead jobs of tenants that were
+// not read.
 func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	names, err := a.Names(ctx, !all)
 	if err != nil {
@@ -67,8 +67,8 @@ func (a *Admin) Stats(ctx context.Context, all bool) (Stats, error) {
 	return a.stats(ctx, names)
 }
 
-// StatsOfLatest is Stats of the tenants that are busy and of those others that were so last, up to
-// most in all, but all that are busy. So what it costs does not grow with tenants that are idle.
+// StatsOfLatest is Stats of all tenants that are busy and, up to most in all, of those that were
+// busy most recently. So its cost does not grow with idle tenants.
 func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 	names, err := a.Names(ctx, true)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 	return a.stats(ctx, names)
 }
 
-// stats reads some tenants after the downstream's totals, so that those are no more than what the
+// stats reads some tenants after the downstream's totals, so that the totals do not exceed what the
 // tenants say.
 func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 	s := Stats{Downstream: a.q.Downstream}

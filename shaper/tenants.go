@@ -26,19 +26,19 @@ type TenantInfo struct {
 	Running     int
 	Dead        int
 	Oldest      time.Duration // how long the head of its bucket has waited
-	NextSlot    time.Time     // when a job starts that leaves its bucket next, by Redis' clock; zero where it cannot be said
+	NextSlot    time.Time     // when the next job to leave its bucket starts, by Redis' clock; zero if it cannot be said
 	Note        string        // why it cannot: one of the Note constants
 	Paused      bool
 	PausedUntil time.Time // zero if paused without an end
-	InARow      int       // starts of the tenant that were throttled in a row, whatever the job; see ThrottledFor
+	InARow      int       // how many starts of the tenant in a row were throttled, whatever the job; see ThrottledFor
 	Counters    Counters
 }
 
-// ThrottledFor is how many starts of a tenant must be throttled in a row for it to be said: its
+// ThrottledFor is how many starts of a tenant in a row must be throttled before we say that its
 // downstream lets nothing through.
 const ThrottledFor = 10
 
-// Throttled reports whether a tenant's downstream has let nothing through for its last ThrottledFor
+// Throttled reports whether the downstream has throttled at least the tenant's last ThrottledFor
 // starts.
 func (t TenantInfo) Throttled() bool { return t.InARow >= ThrottledFor }
 
@@ -60,7 +60,7 @@ func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	return l[0], nil
 }
 
-// Tenants returns the current state of all tenants that are known, by name.
+// Tenants returns the current state of all known tenants, by name.
 func (a *Admin) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	names, err := a.Names(ctx, false)
 	if err != nil {
@@ -69,12 +69,12 @@ func (a *Admin) Tenants(ctx context.Context) ([]TenantInfo, error) {
 	return a.infos(ctx, names)
 }
 
-// Names returns the tenants that are known, sorted; with busy only those that have jobs waiting or
-// in flight.
+// Names returns the known tenants, sorted; with busy only those that have jobs waiting or in
+// flight.
 func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	lowest := "-inf"
 	if busy {
-		lowest = strconv.FormatInt(queue.Forever, 10) // FOREVER: who is busy has it, or more
+		lowest = strconv.FormatInt(queue.Forever, 10) // a tenant that is busy has this score, or a higher one
 	}
 	names, err := a.q.RDB.ZRangeByScore(ctx, a.q.TenantsKey(), &redis.ZRangeBy{Min: lowest, Max: "+inf"}).Result()
 	if err != nil {
@@ -178,7 +178,8 @@ func tenantInfo(r *queue.Reply, defaults Policy, now time.Time) TenantInfo {
 	return t
 }
 
-// paused reads whether a tenant or a downstream is paused, and until when; the zero time is no end.
+// paused reads whether a tenant or a downstream is paused, and until when; the zero time means
+// without an end.
 func paused(h map[string]string, now time.Time) (is bool, until time.Time) {
 	us := atoi(h["until"])
 	if is = us > now.UnixMicro(); is && us < queue.Forever {

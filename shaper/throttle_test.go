@@ -10,8 +10,8 @@ import (
 )
 
 // A job that its downstream always throttles is dead after max_throttles of its starts, whether its
-// tenant or all are paused for it, and what waited behind it leaves. A requeue gives it all of them
-// again.
+// tenant or all tenants are paused for it, and what waited behind it leaves. A requeue gives it all
+// of them again.
 func TestJobsThatAreAlwaysThrottled(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -107,8 +107,8 @@ func TestThrottledInARow(t *testing.T) {
 	end(queue.Finish{Ending: queue.EndError}, 0)
 }
 
-// A state line of the version before, which counted no throttles, is read, and its error is its
-// error.
+// A state line of the version before, which counted no throttles, can be read, and so can the error
+// in it.
 func TestStateOfTheVersionBefore(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(100, time.Second)})

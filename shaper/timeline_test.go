@@ -13,7 +13,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// sole is a world with one tenant and one job, which asks the gate for one slot after the other.
+// sole is a world with one tenant and one job, for which the gate is asked for one slot after
+// another.
 type sole struct {
 	*world
 	g *queue.Grant
@@ -74,8 +75,8 @@ func drawRate(t *rapid.T) buckets.Rate {
 
 // TestGateKeepsTheTimeline asks the gate at any times, while the clock steps, the rate changes, the
 // tenant is paused and Redis becomes another one, and compares every slot with the timeline by the
-// book. Besides: slots are an interval apart, in elapsed time too unless the clock stepped ahead;
-// and the next one is never further away than an interval and the hold.
+// book. Also, slots are an interval apart, in elapsed time too unless the clock stepped ahead, and
+// the next one is never further away than an interval and the hold.
 func TestGateKeepsTheTimeline(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -179,8 +180,8 @@ func TestIdleTimeEarnsNothing(t *testing.T) {
 	}
 }
 
-// A call that is late by more than the grace begins a new row of slots: what was missed is not made
-// up.
+// A call that is late by more than the grace starts a new series of slots: what was missed is not
+// made up.
 func TestLatenessIsMadeUpWithinTheGraceOnly(t *testing.T) {
 	for _, tc := range []struct{ late, gap int64 }{
 		{0, 100 * milli}, {10 * milli, 100 * milli}, {10*milli + 1, 110*milli + 1}, {second, 1100 * milli},

@@ -54,7 +54,8 @@ func TestFailuresThatAreNotCharged(t *testing.T) {
 	}
 }
 
-// A grant tells how many attempts its job has: its own number, else its tenant's as it is now.
+// A grant tells how many attempts its job has: the job's own maximum, or else its tenant's present
+// one.
 func TestGrantsTellTheMaximum(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.set("a", Policy{Rate: rate(100, time.Second), MaxAttempts: 7})

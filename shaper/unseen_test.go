@@ -24,8 +24,8 @@ func (w *world) everything() map[string]string {
 }
 
 // TestUnseen asks everything that an operator may ask about a tenant, and then a downstream, that
-// was never seen: it is an error that says which of them it is, and changes nothing. What sets a
-// policy makes it known; what is known is no error.
+// was never seen: that is an error which says which of them it is, and changes nothing. Setting a
+// policy makes it known, and then it is no error.
 func TestUnseen(t *testing.T) {
 	w := newWorld(t, redistest.Start(t).Client())
 	ctx := t.Context()

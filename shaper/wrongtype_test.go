@@ -11,8 +11,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A value of another kind under any of our keys is told with the key's name and what ought to be
-// there, by whatever meets it.
+// If a value of another kind is under one of our keys, every call that meets it names the key and
+// what ought to be there.
 func TestWrongType(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	ctx := t.Context()
