@@ -10,8 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// The script is a second writing of the Go function, so both are asked the same, with
-// what the vectors leave out: parameters that change, and a clock that jumps.
+// The script is the twin of the Go function, so both are asked the same, including what the vectors
+// leave out: parameters that change, and a clock that jumps.
 func TestScriptLikeGo(t *testing.T) {
 	client := redistest.Start(t).Client()
 	rapid.Check(t, func(rt *rapid.T) { alike(t, rt, openMemory, openOn(client)) })

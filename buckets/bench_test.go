@@ -60,7 +60,7 @@ func BenchmarkMemory(b *testing.B) {
 }
 
 // What a sweep of a million expired keys adds to the calls that meet it: the 99.9th percentile of
-// calls for known keys, beside that on a limiter with nothing to sweep.
+// calls for known keys, next to that on a limiter with nothing to sweep.
 func BenchmarkCallsWhileSwept(b *testing.B) {
 	ctx := context.Background()
 	for _, keys := range []int{0, 1_000_000} {

@@ -22,8 +22,8 @@ type Decision struct {
 	// 0 ≤ Remaining ≤ Limit. With limit 10 and three passed: 7.
 	Remaining int64
 
-	// RetryAfter is the least wait, exact to the µs, after which the same request would
-	// pass if no other came between. 0 when it passed, Never when it costs more than Limit.
+	// RetryAfter is the shortest wait, exact to the µs, after which the same request would pass if
+	// no other came in between. 0 when it passed, Never when it costs more than Limit.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the key is as if it had never been used.
@@ -32,11 +32,11 @@ type Decision struct {
 
 // Limiter decides about requests, each for a key (a client, a tenant, an address).
 //
-// Methods may be called by many goroutines. An error means that no decision was made:
-// the store failed (it wraps ErrStore), or the request is senseless (it wraps ErrCost,
-// ErrTooLarge or ErrKey). Only with ErrTooLarge the Decision is filled in all the same.
+// Its methods are safe for concurrent use. An error means that no decision was made:
+// the store failed (it wraps ErrStore), or the request makes no sense (it wraps ErrCost,
+// ErrTooLarge or ErrKey). Only ErrTooLarge comes with a Decision that is filled in all the same.
 type Limiter interface {
-	// Allow is AllowN with a cost of 1; what most callers want.
+	// Allow is AllowN with a cost of 1: the method that most callers want.
 	Allow(ctx context.Context, key string) (Decision, error)
 
 	// AllowN asks for n at once: all or none. n = 0 looks, and takes nothing. n < 0 is
@@ -63,8 +63,8 @@ var (
 	// ErrKey is wrapped by the error about an empty or overlong key.
 	ErrKey = errors.New("invalid key")
 
-	// ErrStore is wrapped by every error that says that the store did not answer, or not
-	// as it should. Whether to admit then is for the caller to say.
+	// ErrStore is wrapped by every error that says that the store did not answer, or answered
+	// wrongly. Whether to admit in that case is for the caller to decide.
 	ErrStore = errors.New("limiter store failed")
 )
 

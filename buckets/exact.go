@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Bounds of instants and spans. An instant plus two spans stays below 2^53, the
-// last whole number before doubles begin to skip some: so a script in Lua computes
-// what Go computes.
+// Bounds of instants and spans. An instant plus two spans stays below 2^53, up to which doubles
+// hold every whole number, so a Lua script computes exactly what Go computes.
 const (
 	// MaxSpan bounds a capacity or depth times the interval: 50 years.
 	MaxSpan = 50 * 365 * 24 * time.Hour
@@ -21,7 +20,7 @@ const (
 
 // span is an exact length of time, or an exact instant: us whole microseconds and
 // frac/events of one more, 0 ≤ frac < events, where events is the rate's. It exists
-// because 1/7 s is no whole number of anything a clock counts.
+// because 1/7 s is not a whole number of anything a clock counts.
 type span struct{ us, frac int64 }
 
 // span returns n × Period/Events, and false where that is longer than MaxSpan.
@@ -77,9 +76,9 @@ func (a span) count(events, period int64) int64 {
 	return int64(q)
 }
 
-// clampInstant brings an instant into the range that the arithmetic is exact for.
+// clampInstant brings an instant into the range in which the arithmetic is exact.
 func clampInstant(now int64) int64 { return min(max(now, 0), MaxInstant) }
 
-// micros converts whole µs, what the algorithms count in, back; every span fits, as MaxSpan is far
-// below 292 years.
+// micros converts whole µs, which the algorithms count in, to a Duration; every span fits, as
+// MaxSpan is far below 292 years.
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

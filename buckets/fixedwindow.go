@@ -3,13 +3,13 @@ package buckets
 // WindowState is what a fixed window keeps of one key. The zero value is a key never used.
 //
 // The window's start is kept, not its number, so that a window of another length can
-// take over: what was counted stays counted in the window that now holds its start.
+// take over: what was counted stays counted in the window that its start now falls into.
 type WindowState struct {
 	start int64 // of the newest window seen, µs
 	count int64
 }
 
-// Take asks for n at the instant now (µs since the epoch) and counts it when it passes.
+// Take asks for n at the instant now (µs since the epoch) and counts it if it passes.
 // It is a function of its arguments and the state alone; the parameters may change from call
 // to call. Errors are those of a Limiter.
 func (s *WindowState) Take(params Params, now, n int64) (Decision, error) {

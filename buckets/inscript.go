@@ -1,13 +1,13 @@
 package buckets
 
-// InScript is a limit that a larger script asks on its way, with LuaFunctions: its
-// arguments, and what its reply means. It is immutable, and talks to nobody.
+// InScript is a limit that a larger script asks along the way, with LuaFunctions: it makes the
+// function's arguments and reads its reply. It is immutable, and talks to nobody.
 type InScript struct {
 	plan *plan
 	name string
 }
 
-// NewInScript returns a limit for scripts that go by the time of the Redis server, or an
+// NewInScript returns a limit for scripts that go by the Redis server's clock, or an
 // error that names the bad field.
 func NewInScript(params Params) (InScript, error) {
 	p, err := newPlan(params, storeClock)
@@ -15,8 +15,7 @@ func NewInScript(params Params) (InScript, error) {
 }
 
 // Args returns what the script needs to ask for n: the name of the algorithm's function,
-// and its arguments. n must not be negative; what exceeds the limit is refused by the
-// function.
+// and its arguments. n must not be negative; the function refuses what exceeds the limit.
 func (s InScript) Args(n int64) []any {
 	return append([]any{s.name}, s.plan.args(max(n, 0))...)
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// ErrParameter is wrapped by every error about parameters that no algorithm can keep exactly.
+// ErrParameter is wrapped by every error about an unusable parameter.
 var ErrParameter = errors.New("invalid parameter")
 
-// LeakyQueue is the leaky bucket as a queue: jobs pour in at any pace and leave one each interval.
-// Depth counts the places: a job that would find Depth or more before it is refused. The job that
-// leaves at once takes a place until the interval is over.
+// LeakyQueue is the leaky bucket as a queue: jobs pour in at any pace and leave one per interval.
+// Depth counts the places: a job that would find Depth or more ahead of it is refused. A job that
+// leaves at once takes a place until its interval is over.
 //
 // It decides and promises; it holds no jobs. Its state is one Timeline, which the caller keeps.
 // Rate, Depth and Grace may differ from call to call.
@@ -28,7 +28,7 @@ type QueueDecision struct {
 	RetryAfter time.Duration // the least wait after which it would be accepted; 0 when accepted
 }
 
-// maxGrace bounds a Grace: more would let a whole day's idle time be made up.
+// maxGrace bounds Grace: with more, over a day of idle time could be made up for.
 const maxGrace = 24 * time.Hour
 
 // Validate returns nil when the queue can be computed exactly; otherwise an error that
@@ -50,9 +50,9 @@ func (q LeakyQueue) Validate() error {
 	return nil
 }
 
-// Offer decides about one job at the instant now (µs since the epoch) and returns the
-// next state. A refusal changes nothing, except that a clock found to have stepped back
-// is noted, without which the wait would never end. The queue must be valid.
+// Offer decides about one job at the instant now (µs since the epoch) and returns the next state. A
+// refusal changes nothing, except that it notes a clock that has stepped back: otherwise the wait
+// would never end. The queue must be valid.
 func (q LeakyQueue) Offer(t Timeline, now int64) (Timeline, QueueDecision) {
 	now = clampInstant(now)
 	terms := Terms{Grace: q.Grace}
@@ -82,7 +82,7 @@ func (q LeakyQueue) Level(t Timeline, now int64) int64 {
 	return n
 }
 
-// since is how far an instant lies ahead of now; nothing if it passed.
+// since returns how far a lies ahead of now; zero if it has passed.
 func (a span) since(now int64, r Rate) span {
 	if d := a.sub(span{us: now}, r.Events); d.us >= 0 {
 		return d

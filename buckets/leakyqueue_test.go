@@ -76,7 +76,7 @@ func TestLeakyQueueVectors(t *testing.T) {
 
 func TestLeakyQueueLikeLimitReq(t *testing.T) {
 	// nginx: "limit_req zone=z burst=5" at 10 r/s, eight requests at once. Its burst
-	// counts the waiting ones beside the one that passes, so our depth is burst + 1.
+	// counts the waiting ones without the one that passes, so our depth is burst + 1.
 	q, tl := LeakyQueue{Depth: 6, Rate: PerSecond(10)}, Timeline{}
 	for i, want := range []time.Duration{0, 100, 200, 300, 400, 500, -1, -1} {
 		var d QueueDecision

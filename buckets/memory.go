@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// MemoryConfig is what a Memory limiter is made with. The zero value is usable.
+// MemoryConfig configures a Memory limiter. The zero value is usable.
 type MemoryConfig struct {
-	// MaxKeys bounds the keys remembered; 0 means 1,000,000. When there are more, the
-	// one of a few that is closest to being unused anyway is forgotten.
+	// MaxKeys bounds the keys remembered; 0 means 1,000,000. When there are more, of a few keys the
+	// one that would soonest count as unused anyway is forgotten.
 	MaxKeys int
 
 	// MaxBytes bounds the memory taken by keys and states; 0 means 256 MiB.
 	MaxBytes int64
 
-	// Clock returns the time in µs since the epoch; nil means the process's own, which
-	// runs from the wall clock at the start and never steps. Many goroutines may call it.
-	// With a clock of your own, expired keys go as new ones come, and when you call Sweep.
+	// Clock returns the time in µs since the epoch; nil means the process's own, which starts at
+	// the wall clock's time and never steps. It must be safe for concurrent use. With a Clock,
+	// expired keys are forgotten only as new ones come, and by Sweep.
 	Clock func() int64
 }
 
 // MemoryStats is what a Memory limiter holds.
 type MemoryStats struct {
 	Keys    int64
-	Bytes   int64 // of keys and states, computed
-	Evicted int64 // keys forgotten early, since there were too many
+	Bytes   int64 // of keys and states, as computed
+	Evicted int64 // keys forgotten early, because there were too many
 }
 
-// Memory is a Limiter for many keys within one process. A call takes one lock, of one
-// shard of the keys, allocates nothing for a known key, and ignores the context.
+// Memory is a Limiter for many keys within one process. A call takes one lock, that of the key's
+// shard, allocates nothing for a known key, and ignores the context.
 //
-// No goroutine waits for a key. Keys that are as if never used are swept out, a few with
-// each new key and the rest by a timer, which runs only while there are keys, in steps
-// that hold a lock for some 10 µs; the memory is given back. Make it with NewMemory, and
-// Close it to stop the timer.
+// No goroutine is kept for the keys. Those that are as if never used are swept out, a few with each
+// new key and the rest by a timer that runs only while there are keys, in steps that hold a lock
+// for some 10 µs; their memory is given back. Make it with NewMemory, and Close it to stop the
+// timer.
 type Memory struct {
 	seed  maphash.Seed
 	store keyStore
@@ -88,7 +88,7 @@ func NewMemory(params Params, cfg MemoryConfig) (*Memory, error) {
 }
 
 func openStore(a Algorithm, cfg MemoryConfig, added func()) keyStore {
-	// Enough shards that processors seldom meet, each large enough that bounds bite evenly.
+	// Enough shards that processors seldom contend, each large enough that the bounds bite evenly.
 	b := uint(bits.Len(uint(16 * runtime.GOMAXPROCS(0))))
 	for b > 0 && cfg.MaxKeys>>b < 256 {
 		b--
@@ -122,7 +122,7 @@ func (m *Memory) now() int64 {
 // Params returns the parameters in force.
 func (m *Memory) Params() Params { return m.plan.Load().params }
 
-// Set changes the parameters; the next call of every key follows them, and what keys
+// Set changes the parameters; the next call for any key follows them, and what keys
 // have used stays used. The algorithm cannot change.
 func (m *Memory) Set(params Params) error {
 	p, err := newPlan(params, m.kind())

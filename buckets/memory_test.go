@@ -26,7 +26,7 @@ func openMemory(t testing.TB, params Params, clock func() int64) settable {
 
 func TestMemory(t *testing.T) { runSuite(t, openMemory) }
 
-// The pure functions are what the suite tests through Memory; here is their own door.
+// The suite tests the pure functions through Memory; here they are called directly.
 func TestTakeIsPure(t *testing.T) {
 	params := Params{Algorithm: TokenBucket, Limit: 3, Rate: PerSecond(1)}
 	var s BucketState
@@ -48,7 +48,7 @@ func TestTakeIsPure(t *testing.T) {
 	}
 	params.Algorithm = FixedWindow
 	if _, err := s.Take(params, t0, 1); !errors.Is(err, ErrParameter) {
-		t.Errorf("a params of another algorithm: %v", err)
+		t.Errorf("params of another algorithm: %v", err)
 	}
 	var w WindowState
 	var l LogState
@@ -154,7 +154,7 @@ func TestMemoryLogBytes(t *testing.T) {
 	if st := m.Stats(); st.Bytes < 10_000*24 || st.Bytes > 40_000*24 {
 		t.Errorf("10000 instants take %d bytes, want 24 each and some room", st.Bytes)
 	}
-	for range 100_000 { // at a steady pace, whatever expires makes room
+	for range 100_000 { // at a steady pace, what expires makes room
 		now += 100
 		m.Allow(ctx, "k")
 	}
@@ -167,7 +167,7 @@ func TestMemoryLogBytes(t *testing.T) {
 	}
 }
 
-// Keys that are idle go without anyone calling: a few with each new key, the rest by the
+// Idle keys go without anyone asking for it: a few with each new key, the rest by the
 // timer, which ends when no key is left. The bubble would hang on a goroutine that stays.
 func TestMemorySweepsByItself(t *testing.T) {
 	for _, params := range paramSets() {
@@ -272,7 +272,7 @@ func TestMemoryConcurrent(t *testing.T) {
 					if d, err := m.Allow(context.Background(), "k"); err == nil && d.Allowed {
 						passed.Add(1)
 					}
-					m.Allow(context.Background(), fmt.Sprint(g, i)) // and traffic beside it
+					m.Allow(context.Background(), fmt.Sprint(g, i)) // and other traffic
 					m.Peek(context.Background(), "k")
 				}
 			})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Algorithm names one of the five.
+// Algorithm names one of the five algorithms.
 type Algorithm string
 
 const (
@@ -17,7 +17,7 @@ const (
 	// some 30 bytes for each one remembered.
 	SlidingLog Algorithm = "sliding-log"
 
-	// SlidingCounter weighs the count of the window before by its overlap. Two numbers
+	// SlidingCounter weights the count of the window before by its overlap. Two numbers
 	// a key, and close to the log where traffic is even.
 	SlidingCounter Algorithm = "sliding-counter"
 
@@ -59,7 +59,7 @@ func (s Params) Validate() error {
 	return err
 }
 
-// plan is Params that are valid, made ready: what each call would compute again.
+// plan is valid Params made ready: it has what each call would otherwise compute again.
 type plan struct {
 	params Params
 	limit  int64
@@ -70,7 +70,7 @@ type plan struct {
 	interval, full span   // Period/Events, and Limit times that
 
 	// back is the largest step back of the clock, in µs, that counts as the same instant;
-	// beyond it the state moves back with the clock, or its key would stall.
+	// a larger one moves the state back with the clock, or the key would stall.
 	back int64
 
 	// note says that looks and refusals record a newer window or an expired entry. It
@@ -85,7 +85,7 @@ type clockKind int
 
 const (
 	// storeClock is the store's own. It steps back when somebody sets it, or another
-	// node with another clock takes over; then nobody is to wait more than an interval longer.
+	// node with another clock takes over; nobody must then wait more than an interval longer.
 	storeClock clockKind = iota
 
 	// callerClock is handed in: a test, a trace, several callers at once. Instants may
@@ -157,16 +157,15 @@ func (p *plan) cost(n int64) span {
 	return c
 }
 
-// never is the answer to a request beyond the limit: what a look says, refused.
+// never is the answer to a request beyond the limit: what a look says, but refused.
 func (p *plan) never(look answer, n int64) (Decision, error) {
 	d := p.decision(look)
 	d.Allowed, d.RetryAfter = false, Never
 	return d, &TooLargeError{N: n, Limit: p.limit}
 }
 
-// answer is a Decision on its way out: without the limit, times in µs. Four fields are
-// what the compiler keeps in registers; with five, each return costs as much as the
-// arithmetic.
+// answer is a Decision on its way out: without the limit, times in µs. The compiler keeps four
+// fields in registers; with five, each return costs as much as the arithmetic.
 type answer struct {
 	ok                      bool
 	remaining, retry, reset int64

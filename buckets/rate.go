@@ -107,7 +107,7 @@ func ParseRate(s string) (Rate, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(num), 10, 64)
 	if err != nil {
-		return Rate{}, fmt.Errorf("%w: %q: %q is no whole number of events", ErrRate, s, num)
+		return Rate{}, fmt.Errorf("%w: %q: %q is not a whole number of events", ErrRate, s, num)
 	}
 	per = strings.TrimSpace(per)
 	if per != "" && (per[0] < '0' || per[0] > '9') && per[0] != '.' && per[0] != '-' && per[0] != '+' {
@@ -115,7 +115,7 @@ func ParseRate(s string) (Rate, error) {
 	}
 	d, err := ParseDuration(per)
 	if err != nil {
-		return Rate{}, fmt.Errorf("%w: %q: %q is no duration: want s, m, h, d or a number with a unit, such as 90s", ErrRate, s, per)
+		return Rate{}, fmt.Errorf("%w: %q: %q is not a duration: want s, m, h, d or a number with a unit, such as 90s", ErrRate, s, per)
 	}
 	r := Rate{Events: n, Period: d}
 	if err := r.Validate(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// RedisConfig is what a Redis limiter is made with. The zero value is usable.
+// RedisConfig configures a Redis limiter. The zero value is usable.
 type RedisConfig struct {
 	// Prefix begins every key; "" means "buckets". Limiters that limit different things
 	// need different prefixes.
@@ -30,31 +30,31 @@ type RedisConfig struct {
 	Clock func() int64
 }
 
-// Redis is a Limiter whose state is in Redis, shared by all who use the same prefix, tag
-// and algorithm. A call is one script, and so atomic, and one round trip. State per key
-// is one string (a list for the sliding log), which goes once it is as if never used.
+// Redis is a Limiter whose state is in Redis, shared by all who use the same prefix, tag and
+// algorithm. A call is one script: atomic, and one round trip. The state of a key is one string (a
+// list for the sliding log), which expires once the key is as if never used.
 //
-// Calls of many goroutines at once share scripts (except where the client is a cluster's
-// and there is no Tag): at most two of a limiter are under way, and who comes meanwhile
-// goes out with the next. Each caller's own context ends its own wait.
+// Calls that many goroutines make at once share scripts (except where the client is a cluster's and
+// there is no Tag): a limiter has at most two under way, and calls that come meanwhile go out with
+// the next. Each caller's context ends that caller's wait alone.
 //
-// A call whose reply was lost is not sent again (go-redis would, up to three times):
-// it may have taken what it asked for, nobody was admitted by it, and it ends with
-// ErrStore. So a broken connection can cost the key a request, and never admits one twice.
+// A call whose reply was lost is not sent again (go-redis would, up to three times): it may have
+// taken what it asked for, but it admitted nobody, and it ends with ErrStore. So a broken
+// connection can cost the key a request, and never admits one twice.
 //
 // The client must have ContextTimeoutEnabled, or a call would wait for its ReadTimeout
 // whatever the context says.
 //
-// The time is the server's. If it steps back by more than an interval, or a window, as it
-// may after a failover, the state of a key moves back with it when the key is next asked,
-// so that nothing is credited and nobody waits longer than was promised.
+// The clock is the server's. If it steps back by more than an interval, or a window, as it may
+// after a failover, a key's state moves back with it when the key is next asked: nothing is
+// credited, and nobody waits longer than was promised.
 //
-// Refusals and looks write nothing, but for such a step, or a limit lowered below what
-// is used; Peek and Check never write.
+// Refusals and looks write nothing, except after such a step or after the limit was lowered below
+// what is used; Peek and Check never write.
 type Redis struct {
 	client        redis.UniversalClient
 	clock         func() int64
-	before, after string // what stands around a key
+	before, after string // what surrounds a key in its name in Redis
 	name          string // of the algorithm in the scripts
 	take, look    script
 	takes         *coalesce.Group[request, taken] // nil where keys may lie in different slots
@@ -78,7 +78,7 @@ func NewRedis(client redis.UniversalClient, params Params, cfg RedisConfig) (*Re
 		return nil, fmt.Errorf("%w: Prefix %q: want none of {}, which Redis Cluster reads as a hash tag", ErrParameter, cfg.Prefix)
 	}
 	if strings.ContainsAny(cfg.Tag, "{}") {
-		return nil, fmt.Errorf("%w: Tag %q: want none of {}, they are put around it", ErrParameter, cfg.Tag)
+		return nil, fmt.Errorf("%w: Tag %q: want none of {}, which are put around it", ErrParameter, cfg.Tag)
 	}
 	name := luaName(params.Algorithm)
 	r := &Redis{client: client, clock: cfg.Clock, name: name, take: takeScripts[name], look: lookScripts[name]}
@@ -108,8 +108,8 @@ func (r *Redis) kind() clockKind {
 // Params returns the parameters in force.
 func (r *Redis) Params() Params { return r.plan.Load().params }
 
-// Set changes the parameters; the next call from this process follows them. What keys
-// have used stays used, by whichever parameters. The algorithm cannot change.
+// Set changes the parameters; the next call from this process follows them. What keys have used
+// stays used, whichever parameters they used it under. The algorithm cannot change.
 func (r *Redis) Set(params Params) error {
 	p, err := newPlan(params, r.kind())
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *Redis) Set(params Params) error {
 }
 
 // Key returns the name of the Redis key that holds the state of a key. A brace in it
-// would end the hash tag early, and is escaped.
+// would end the hash tag early, so it is escaped.
 func (r *Redis) Key(key string) string {
 	if strings.ContainsAny(key, "%{}") {
 		key = escapeBraces.Replace(key)
@@ -170,7 +170,7 @@ func (r *Redis) AllowN(ctx context.Context, key string, n int64) (Decision, erro
 	return p.finish(t.row, n)
 }
 
-// maxTakes is how many requests share a script, some 0.4 ms of Redis' time.
+// maxTakes is how many requests may share a script: some 0.4 ms of Redis' time.
 const maxTakes = 64
 
 // request is one of several that share a script; args are not changed.
@@ -222,8 +222,8 @@ func (r *Redis) takeEach(ctx context.Context, batch []request) []taken {
 	return out
 }
 
-// rowError is what Redis said of one request among several: the same as it would have said of it
-// alone.
+// rowError is what Redis said of one request among several: the same as it would have said of that
+// request alone.
 type rowError string
 
 func (e rowError) Error() string { return string(e) }

@@ -49,7 +49,7 @@ func onServerTime(t testing.TB, client redis.UniversalClient, params Params) *Re
 	return openOn(client)(t, params, nil).(*Redis)
 }
 
-// slow is those of paramSets with windows so long that a test does not see one end.
+// slow returns those of paramSets whose windows are so long that a test does not see one end.
 func slow() []Params {
 	all := paramSets()
 	for i := range all {

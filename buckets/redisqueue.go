@@ -20,13 +20,14 @@ var (
 	queueScript = redis.NewScript(luaChanges + luaTimeline + luaLeakyQueue)
 )
 
-// LuaTimeline returns the source of Timeline as Lua functions, for a larger script; see its head.
+// LuaTimeline returns the source of Timeline as Lua functions, for a larger script; see the comment
+// at its top.
 func LuaTimeline() string { return luaTimeline }
 
-// OfferIn is Offer for a Timeline that is kept in Redis under a key, a hash that goes by itself
-// after an hour. It decides at the instant now, µs since the epoch, whatever the server's clock
-// says: for tests and traces, since callers with clocks of their own share no timeline. Its error
-// wraps ErrStore. The queue must be valid.
+// OfferIn is Offer for a Timeline that is kept in Redis, as a hash at key that expires after an
+// hour. It decides at the instant now, µs since the epoch, whatever the server's clock says: for
+// tests and traces, since callers with clocks of their own share no timeline. Its errors wrap
+// ErrStore. The queue must be valid.
 func (q LeakyQueue) OfferIn(ctx context.Context, client redis.Scripter, key string, now int64) (QueueDecision, error) {
 	most, _ := q.Rate.span(q.Depth - 1)
 	rate := fmt.Sprintf("%d/%d", q.Rate.Events, q.Rate.periodMicros())

@@ -74,14 +74,14 @@ func scriptsOfEach(write bool) map[string]script {
 }
 
 // LuaFunctions returns the source of the algorithms as Lua functions and a table
-// `algorithms` of them by name, for a larger script that asks limits on its way. Each is
+// `algorithms` of them by name, for a larger script that asks limits along the way. Each is
 // called as
 //
 //	ok, reply = algorithms[name](key, now_us, i, take, write)
 //
-// where ARGV[i] is the first of the arguments of InScript.Args after the name. For all
-// or nothing call each with take and write false, and if all are ok, and whatever else
-// the script requires, each again with both true. See the heads of lua/*.lua.
+// where ARGV[i] is the first of the arguments of InScript.Args after the name. For all or nothing,
+// call each with take and write false; if all are ok, and so is whatever else the script requires,
+// call each again with both true. See the heads of lua/*.lua.
 func LuaFunctions() string {
 	names := slices.Sorted(maps.Keys(luaSources))
 	var b strings.Builder
@@ -99,10 +99,10 @@ func LuaFunctions() string {
 // scriptArgs is how many places a request's arguments take.
 const scriptArgs = 8
 
-// args returns the arguments for a request of n, not to be changed.
+// args returns the arguments for a request of n, which must not be changed.
 func (p *plan) args(n int64) []any {
 	if n == 1 && p.one != nil {
-		return p.one // most often; boxed once
+		return p.one // the common case; boxed once
 	}
 	ask := n
 	if n > p.limit {
@@ -111,8 +111,8 @@ func (p *plan) args(n int64) []any {
 	keep := ceilMillis(p.back)
 	note := 0
 	if p.note {
-		// A test's clock stands still or jumps while Redis' own goes on: keys must not go
-		// by it too early.
+		// A test's clock may stand still or jump while Redis' own goes on, by which keys must not
+		// expire too early.
 		keep, note = max(keep, 3_600_000), 1
 	}
 	args := append(make([]any, 0, scriptArgs), ask, p.back, keep)
@@ -153,10 +153,10 @@ func (p *plan) decode(row []any, n int64) (answer, error) {
 		return answer{}, fmt.Errorf("%w: script answered %d numbers, want %d", ErrStore, len(row), want)
 	}
 	if n > p.limit {
-		n, v[0] = 0, 1 // a look; the caller makes a refusal of it
+		n, v[0] = 0, 1 // a look; the caller turns it into a refusal
 	}
-	// What stands under a key may have been written by anybody: the arithmetic below wants numbers
-	// that can be.
+	// The value of a key may have been written by anybody: the arithmetic below needs numbers that
+	// are possible.
 	var a answer
 	ok := true
 	for _, x := range v {
@@ -179,7 +179,7 @@ func (p *plan) decode(row []any, n int64) (answer, error) {
 		}
 	}
 	if !ok || a.remaining < 0 || a.remaining > p.limit || a.retry < 0 || a.reset < 0 {
-		return answer{}, fmt.Errorf("%w: script answered %v, which no state can mean: what stands under the key is not ours", ErrStore, row)
+		return answer{}, fmt.Errorf("%w: script answered %v, which no state can mean: the value of the key is not ours", ErrStore, row)
 	}
 	return a, nil
 }

@@ -5,17 +5,17 @@ import "math/bits"
 // CounterState is what a sliding counter keeps of one key: the count of the newest
 // window and of the one before. The zero value is a key never used.
 //
-// The estimate is previous × overlap + current, and a request of cost 1 passes while it
-// is below the limit; so with limit 3 and three requests just before an edge one slips
-// through at an estimate of 2.95. (The formula is Cloudflare's, "How we built rate
-// limiting capable of scaling to millions of domains"; compared here without division.)
+// The estimate is previous × overlap + current, and a request of cost 1 passes while it is below
+// the limit; so with limit 3 and three requests just before an edge, one slips through at an
+// estimate of 2.95. (The formula is Cloudflare's, "How we built rate limiting capable of scaling to
+// millions of domains"; compared here without division.)
 type CounterState struct {
 	start    int64 // of the newest window seen, µs
 	previous int64
 	current  int64
 }
 
-// Take asks for n at the instant now (µs since the epoch) and counts it when it passes.
+// Take asks for n at the instant now (µs since the epoch) and counts it if it passes.
 // It is a function of its arguments and the state alone; the parameters may change from call
 // to call. Errors are those of a Limiter.
 func (s *CounterState) Take(params Params, now, n int64) (Decision, error) {
@@ -75,7 +75,7 @@ func (p *plan) counterAnswer(n int64, ok bool, into, previous, current int64) an
 	return a
 }
 
-// counterWait returns the least wait after which n passes: in this window, once the
+// counterWait returns the shortest wait after which n passes: in this window, once the
 // weight of the previous one has fallen enough, or else in the next one, where the
 // current count is the previous one.
 func (p *plan) counterWait(n, into, previous, current int64) int64 {

@@ -4,7 +4,7 @@ import "slices"
 
 // LogState is what a sliding log keeps of one key: when each request passed. The zero
 // value is a key never used. Requests at one instant share an entry, so its size is
-// bounded by the limit and by the instants.
+// bounded by the limit and by the number of instants.
 type LogState struct {
 	runs []run // oldest first
 	head int   // the first that is not expired
@@ -18,9 +18,9 @@ type run struct {
 	before int64
 }
 
-// Take asks for n at the instant now (µs since the epoch) and remembers it when it
-// passes. It is a function of its arguments and the state alone; the parameters may change
-// from call to call. Errors are those of a Limiter.
+// Take asks for n at the instant now (µs since the epoch) and remembers it if it passes. It is a
+// function of its arguments and the state alone; the parameters may change from call to call.
+// Errors are those of a Limiter.
 func (s *LogState) Take(params Params, now, n int64) (Decision, error) {
 	return takeOne(params, []Algorithm{SlidingLog}, n, func(p *plan, n int64) answer { return s.take(p, clampInstant(now), n) })
 }
@@ -95,7 +95,7 @@ func (s *LogState) append(now, n int64) {
 		before = s.runs[i].before + s.runs[i].n
 	}
 	if len(s.runs) == cap(s.runs) && s.head > len(s.runs)/4 {
-		s.compact() // enough are expired to make room, and to pay for the move
+		s.compact() // enough have expired to make room, and to pay for the move
 	}
 	s.runs = append(s.runs, run{at: now, n: n, before: before})
 }
@@ -110,7 +110,8 @@ func (s *LogState) expire(cutoff int64) {
 	}
 }
 
-// compact moves the live runs to the front; a store that outgrew them fourfold is given back.
+// compact moves the live runs to the front; an array more than four times too large for them is
+// given back.
 func (s *LogState) compact() {
 	live := s.runs[s.head:]
 	if cap(s.runs) > 16 && len(live) < cap(s.runs)/4 {

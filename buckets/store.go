@@ -66,7 +66,7 @@ func (s *store[S, P]) take(p *plan, hash uint64, key string, now, n int64, inser
 			t.insert(hash, key, t.fresh)
 			s.keys.Add(1)
 			s.bytes.Add(int64(s.entrySize + len(key) + fresh.extra()))
-			s.sweepSome(t, p, now, 2, key)   // each key that comes pays for a look at two
+			s.sweepSome(t, p, now, 2, key)   // each new key pays for a look at two others
 			s.bound(t, p, t.find(hash, key)) // the sweep may have moved it
 			if s.added != nil {
 				s.added()
@@ -128,7 +128,7 @@ func (s *store[S, P]) drop(t *table[S, P], at int) {
 	t.remove(at)
 }
 
-// bound evicts from the table while the store is over its bounds; never keep, the one
+// bound evicts from the table while the store is over its bounds; it never evicts keep, the entry
 // that is being asked. A table with no other key lets the store exceed them by that one.
 func (s *store[S, P]) bound(t *table[S, P], p *plan, keep int) {
 	for s.keys.Load() > s.maxKeys || s.bytes.Load() > s.maxBytes {
@@ -145,11 +145,11 @@ func (s *store[S, P]) bound(t *table[S, P], p *plan, keep int) {
 }
 
 // minGrace is how long a key outlives its use, in µs: one asked all the time, at a rate
-// that forgives within microseconds, is not to be made anew for each call.
+// that forgives within microseconds, must not be made anew for each call.
 const minGrace = 1_000_000
 
-// sweepSome looks at the next few entries and drops those that are as if never used,
-// but for keep. The table's lock must be held.
+// sweepSome looks at the next few entries and drops those that are as if never used, except keep.
+// The table's lock must be held.
 func (s *store[S, P]) sweepSome(t *table[S, P], p *plan, now int64, few int, keep string) (dropped int) {
 	grace := int64(minGrace)
 	if p.note {
@@ -182,7 +182,7 @@ func (s *store[S, P]) sweep(p *plan, shard int, now int64) (dropped int) {
 	for left := len(t.entries); left > 0; left -= chunk {
 		dropped += s.sweepSome(t, p, now, min(chunk, left), "")
 		t.shrink()
-		t.mu.Unlock() // whoever waits comes first
+		t.mu.Unlock() // whoever waits goes first
 		t.mu.Lock()
 	}
 	t.mu.Unlock()

@@ -2,7 +2,7 @@ package buckets
 
 import "time"
 
-// How often the timer comes, and how long a pass through all shards takes at most.
+// The shortest pause of the timer, and the shortest and the longest pass through all shards.
 const (
 	minTick = 100 * time.Millisecond
 	minPass = time.Second
@@ -19,7 +19,7 @@ func (p *plan) pace(shards int) (tick time.Duration, step int) {
 }
 
 // Sweep forgets every key that is as if never used, and returns how many. The timer does
-// the same bit by bit, so only a limiter with a Clock of the caller's needs the call.
+// the same bit by bit, so only a limiter with a Clock of the caller's needs to call it.
 func (m *Memory) Sweep() int {
 	p, now, n := m.plan.Load(), m.now(), 0
 	for shard := range m.store.shards() {

@@ -10,19 +10,19 @@ type keyState[S any] interface {
 	*S
 	take(p *plan, now, n int64) answer
 	idle(p *plan) int64 // the instant from which the key is as if never used
-	extra() int         // bytes beside the struct itself
+	extra() int         // bytes besides the struct itself
 	clone() S
 }
 
 // table is one shard of a Memory: keys with their states, close together in memory, and
-// an index by hash (open addressing, linear probing). Entries lie in no order; the last
+// an index by hash (open addressing, linear probing). Entries are in no order; the last
 // one moves into the place of one that is removed. So a sweep can walk a few entries at
 // a time, and a table that empties gives its memory back, which a Go map does not.
 type table[S any, P keyState[S]] struct {
 	mu      sync.Mutex
 	slots   []uint32 // 1 + an index into entries; 0 is free; a power of two, at most 3/4 used
 	entries []entry[S]
-	hand    int // where the next sweep goes on
+	hand    int // where the next sweep continues
 	fresh   S   // a place to ask a new key's state, before it is known to be worth an entry
 
 	_ [64]byte // keep neighbouring locks off one cache line
@@ -58,7 +58,7 @@ func (t *table[S, P]) insert(hash uint64, key string, state S) {
 	if (len(t.entries)+1)*4 > len(t.slots)*3 {
 		t.reindex(max(minSlots, 2*len(t.slots)))
 	}
-	// The key may be a piece of something large, which must not live as long as we do.
+	// The key may be a slice of a large string, which must not live as long as the table.
 	t.entries = append(t.entries, entry[S]{hash: hash, key: strings.Clone(key), state: state})
 	t.index(len(t.entries) - 1)
 }

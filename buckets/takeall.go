@@ -15,12 +15,12 @@ type Request struct {
 
 // TakeAll asks several limits in one script: all of them pass and take, or none takes.
 // It returns the decision of each, in order. Allowed says whether that limit alone would
-// have let the request pass; where not all do, each says what is left with nothing taken.
+// have let the request pass; where not all did, each says what is left with nothing taken.
 // A request beyond its limit is refused like any other, with RetryAfter Never.
 //
 // All limiters must use the client of the first; in a cluster all keys must share a slot
 // (see RedisConfig.Tag). No two requests may name the same Redis key. The clock of the
-// first decides. Errors are those of AllowN, and then nothing is known to be taken.
+// first decides. Errors are those of AllowN; after one, nothing is known to have been taken.
 func TakeAll(ctx context.Context, requests ...Request) ([]Decision, bool, error) {
 	if len(requests) == 0 {
 		return nil, true, nil

@@ -80,8 +80,7 @@ func TestTimelineTrace(t *testing.T) {
 	}
 }
 
-// What a timeline takes for granted after one restart need not be taken for it again after the
-// next.
+// A grant that a timeline assumed after one restart need not be assumed again after the next.
 func TestTimelineSettlesOnce(t *testing.T) {
 	const ms = int64(1000)
 	terms := func(epoch int64) Terms { return Terms{Epoch: t0 + epoch*ms, Ahead: 60 * time.Millisecond} }

@@ -16,7 +16,7 @@ type BucketState struct {
 	period int64 // µs
 }
 
-// Take asks for n at the instant now (µs since the epoch) and records it when it passes.
+// Take asks for n at the instant now (µs since the epoch) and records it if it passes.
 // It is a function of its arguments and the state alone; the parameters may change from call
 // to call: the level is kept in tokens, rounded up to a µs of refill, and never exceeds
 // the new limit. Errors are those of a Limiter, and leave the state as it was.
@@ -65,13 +65,13 @@ func (s *BucketState) set(p *plan, now int64, used span) {
 }
 
 // rescale turns a level kept as time at the rate events/period into time at the rate of
-// the plan. Only a change of rate comes here. The script does the same steps in the same
-// doubles, so the stores agree; rounding up takes the side of the limit.
+// the plan. It is called only when the rate has changed. The script does the same steps in the same
+// doubles, so the stores agree; rounding up errs on the side of the limit.
 func (p *plan) rescale(used span, events, period int64) span {
 	if used == (span{}) {
 		return used
 	}
-	// The conversion around the product forbids a fused multiply-add, which Lua has not.
+	// The conversion around the product forbids a fused multiply-add, which Lua does not have.
 	tokens := (float64(float64(used.us)*float64(events)) + float64(used.frac)) / float64(period)
 	us := math.Ceil(tokens * float64(p.period) / float64(p.events))
 	return span{us: int64(math.Min(us, float64(maxSpanMicros)))}

@@ -5,7 +5,7 @@
 -- ARGV[2…]  for request i the name of its algorithm, then its arguments: nine places
 -- returns   for request i the reply of its algorithm: whether it alone would pass, and its
 --           state as it now is
--- cost      linear in the requests; each twice the reads of what its algorithm says
+-- cost      linear in the requests; each with twice the reads that its algorithm states
 local now = tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')

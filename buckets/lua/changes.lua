@@ -1,5 +1,5 @@
--- changes: what timeline.lua needs, for a script that keeps one hash: the fields that changed are
--- gathered, to be written at once.
+-- changes: what timeline.lua needs from a script that keeps one hash. Changed fields are gathered
+-- and written together.
 
 local changed = {} -- field, value …
 

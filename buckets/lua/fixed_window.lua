@@ -1,5 +1,5 @@
--- fixed_window: so many in each window, aligned to the epoch.
--- The second writing of WindowState.take in fixedwindow.go; same names, same steps.
+-- fixed_window: at most the limit in each window; windows are aligned to the epoch.
+-- The twin of WindowState.take in fixedwindow.go: same names, same steps.
 --
 -- key   STRING "start count": start of the newest window seen, µs since the epoch.
 -- now   µs since the epoch
@@ -11,8 +11,9 @@
 --   4 window       µs
 --   5 note         1: a look or a refusal records a newer window, too
 -- take  whether to take it if it passes
--- write whether anything may be written returns whether it passes, and {1|0, left, count}: µs to
--- the window's end, and the count after it.
+-- write whether anything may be written
+-- returns whether it passes, and {1|0, left, count}: µs to the window's end, and the count
+--   after it.
 -- cost  one GET, at most one SET
 local function fixed_window(key, now, at, take, write)
   local n, limit, window = tonumber(ARGV[at]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])

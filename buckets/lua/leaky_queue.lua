@@ -1,8 +1,9 @@
 -- leaky_queue: offer one job to a leaky bucket used as a queue. The same function as
--- LeakyQueue.Offer; timeline.lua stands before it.
+-- LeakyQueue.Offer; timeline.lua comes before it in the script.
 --
 -- KEYS[1] HASH, a timeline
--- ARGV[1] now µs  [2] rate "events/period-µs"  [3] [4] (depth - 1) intervals, µs and 1/events µs  [5] grace µs
+-- ARGV[1] now µs  [2] rate "events/period-µs"  [3] [4] (depth - 1) intervals, µs and 1/events µs
+--     [5] grace µs
 --
 -- Returns allowed (1 or 0), µs until the job leaves, µs until it would be accepted
 --
@@ -27,7 +28,7 @@ if wait < 0 then wait, frac = 0, 0 end
 local over, over_frac = wait - most, frac - most_frac
 if over_frac < 0 then over, over_frac = over - 1, over_frac + tl.ev end
 if over > 0 or (over == 0 and over_frac > 0) then
-  save() -- a clock that stepped back, else nothing
+  save() -- notes a clock that stepped back; otherwise writes nothing
   return { 0, 0, over + (over_frac > 0 and 1 or 0) }
 end
 grant(h, tl, slot, now)

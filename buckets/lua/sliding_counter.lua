@@ -1,5 +1,5 @@
 -- sliding_counter: previous count × overlap + current count stays below the limit.
--- The second writing of CounterState.take in slidingcounter.go; same names, same steps.
+-- The twin of CounterState.take in slidingcounter.go: same names, same steps.
 --
 -- key   STRING "start previous current": start of the newest window seen, µs since the
 --       epoch, the count of the window before it, and its own.
@@ -12,12 +12,13 @@
 --   4 window       µs
 --   5 note         1: a look or a refusal records a newer window, too
 -- take  whether to take it if it passes
--- write whether anything may be written returns whether it passes, and {1|0, into, previous,
--- current}: µs into the window, and the counts after it.
+-- write whether anything may be written
+-- returns whether it passes, and {1|0, into, previous, current}: µs into the window, and the
+--   counts after it.
 -- cost  one GET, at most one SET
 
 -- product returns a × b exactly, as high × 2^22 + low; a < 2^30, b < 2^45. A double alone
--- holds 53 bits, and a limit of 10^9 in a year makes 75.
+-- holds 53 bits, and a limit of 10^9 in a year needs 75.
 local function product(a, b)
   local low = a * (b % 4194304)
   return a * math.floor(b / 4194304) + math.floor(low / 4194304), low % 4194304

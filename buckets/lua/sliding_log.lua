@@ -1,9 +1,9 @@
 -- sliding_log: never more than the limit in any window that ends now.
--- The second writing of LogState.take in slidinglog.go; same names, same steps.
+-- The twin of LogState.take in slidinglog.go: same names, same steps.
 --
 -- key   LIST of "at n before", oldest first: n requests at the instant at (µs since the
---       epoch), and how many came before them. So a count is one subtraction, and what is
---       expired is found by a search.
+--       epoch), and how many came before them. So a count is one subtraction, and a search finds
+--       what has expired.
 -- now   µs since the epoch
 -- at    index in ARGV of the first of:
 --   0 n            requests asked for; 0 looks, -1 can never pass (it exceeds the limit)
@@ -17,7 +17,7 @@
 -- returns whether it passes, and {1|0, count, newest, blocker}: the count after it, the
 --   ages in µs of the newest request and of the one whose expiry would let n pass.
 -- cost  four calls, and 2 × log2 of what has expired since the last one, in a list of at
---       most limit entries; after a step back of the clock once the whole list
+--       most limit entries; after a step back of the clock the whole list, once
 local function sliding_log(key, now, at, take, write)
   local n, limit, window = tonumber(ARGV[at]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local shift = 0 -- by how much the entries move with a clock that stepped back
@@ -30,7 +30,7 @@ local function sliding_log(key, now, at, take, write)
   end
 
   -- search returns the first index from lo on that is past(at, n, before), or the size.
-  -- It doubles its steps before it bisects, as what it seeks is most often near.
+  -- It doubles its steps before it bisects, since what it seeks is usually near.
   local size
   local function search(lo, past)
     size = size or redis.call('LLEN', key)
@@ -59,7 +59,7 @@ local function sliding_log(key, now, at, take, write)
     live = newest > now - window
     local oldest, _, before = entry(0)
     if not live then
-      first = 1 -- all are expired
+      first = 1 -- all have expired
     elseif oldest <= now - window then
       first = search(1, function(t) return t > now - window end)
       _, _, before = entry(first)

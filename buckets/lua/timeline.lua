@@ -1,8 +1,8 @@
 -- timeline: when the next departure may be. The same function as Timeline of timeline.go, over a
 -- hash.
 --
--- Needs put(h, field, value) and num(h, field) of whoever includes it, which keep a table h for a
--- hash in Redis. Fields of the hash, all but `seen` absent until the first grant:
+-- The script that includes it must define put(h, field, value) and num(h, field), where the table h
+-- stands for a hash in Redis. Fields of the hash, all but `seen` absent until the first grant:
 --   slot  µs  the last slot granted
 --   next  µs  whole part of the next departure, rem its remainder in 1/events µs (exact: no drift)
 --   r         the rate "events/period-µs" that next was computed with
@@ -26,21 +26,22 @@ local function depart(tl, slot)
 end
 
 -- timeline brings h up to now and to the rate that applies now. It changes only the table, not
--- Redis. A clock that stepped back is noted in it, so that whoever saves h starts the wait; noted
--- by nobody, the wait would never end.
---   epoch  µs since when this Redis is known to have forgotten nothing; 0 = it never did
---   ahead  µs by which a grant may lie in the future of the call that granted it
+-- Redis. It notes there that the clock stepped back, so that saving h starts the wait; unsaved, the
+-- wait would never end.
+--   epoch  µs since which this Redis is known to have forgotten nothing; 0 = it never did
+--   ahead  µs by which a slot may lie ahead of the call that granted it
 --   grace  µs, see earliest
---   most   µs that one that has granted nothing waits for what it may have forgotten; nil = an interval
--- After an epoch tl.doubted says that whoever keeps h is to note it: Timeline.Settled.
+--   most   µs that a timeline with no grant waits at most for one that it may have forgotten;
+--          nil = an interval
+-- After an epoch tl.doubted says that the script must note the timeline; see Timeline.Settled.
 local function timeline(h, rate, now, epoch, ahead, grace, most)
   local ev, per = string.match(rate, '^(%d+)/(%d+)$')
   ev, per = tonumber(ev), tonumber(per)
   local tl = { ev = ev, per = per, rate = rate, step = per / ev,
     slot = tonumber(h.slot), next = tonumber(h.next) or -math.huge, rem = num(h, 'rem'), seen = num(h, 'seen') }
   if tl.slot and now < tl.seen then
-    -- The clock stepped back. What lay ahead then lies ahead now; the time in between counts as
-    -- none.
+    -- The clock stepped back. What lay ahead then lies as far ahead now; the time in between does
+    -- not count.
     depart(tl, tl.slot - (tl.seen - now))
     tl.seen = now
     note(h, tl)
@@ -50,8 +51,8 @@ local function timeline(h, rate, now, epoch, ahead, grace, most)
   tl.seen = math.min(tl.seen, now)
   if tl.seen < epoch then
     -- Redis restarted or failed over since. A grant that it forgot lies before epoch + ahead, and
-    -- not before the next departure that it has kept: so either there was none, or it is taken for
-    -- one at the latest such instant.
+    -- not before the next departure that it has kept. So either there was none, or one is assumed,
+    -- at the latest such instant.
     tl.seen, tl.doubted = now, true
     local latest = epoch + ahead
     if tl.next < latest then
@@ -64,7 +65,7 @@ local function timeline(h, rate, now, epoch, ahead, grace, most)
   return tl
 end
 
--- earliest returns the slot that a grant would get: the next departure, also if it passed at most
+-- earliest returns the slot that a grant would get: the next departure, even if it passed up to
 -- `grace` ago (so that lateness is made up), else now. Idle time earns nothing.
 local function earliest(tl, now, grace)
   local at = tl.next + (tl.rem > 0 and 1 or 0)

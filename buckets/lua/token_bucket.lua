@@ -1,5 +1,5 @@
 -- token_bucket: token bucket, and leaky bucket as a meter (its dual), as GCRA.
--- The second writing of BucketState.take in tokenbucket.go; same names, same steps.
+-- The twin of BucketState.take in tokenbucket.go: same names, same steps.
 --
 -- key   STRING "tat frac last events/period": tat and last in µs since the epoch, frac in
 --       1/events µs, and the rate at that time, period in µs. Absent: never used.
