@@ -9,23 +9,23 @@ import (
 	"github.com/jobshaper/jobshaper/internal/breaker"
 )
 
-// Checker is what decides about a request: a Policer, or a stub in a test.
+// Checker decides about requests: a Policer, or a stub in a test.
 type Checker interface {
 	Check(ctx context.Context, subject Subject, n int64) (Verdict, error)
 }
 
 var _ Checker = (*Policer)(nil)
 
-// single is a chain of one rule over a limiter that is not ours.
+// single is a chain of one rule over a limiter of the caller's.
 type single struct {
 	rule    Rule
 	limiter buckets.Limiter
 }
 
-// Single returns a Checker of one rule over a limiter of the caller's, such as a Hybrid, so
-// that it can stand behind Middleware or a Waiter. The limiter decides; of the rule count
-// the name, which must be set, the scope, the cost, and the failure policy, which cannot be
-// FailLocal. The limiter should answer soon when its store is away: a Hybrid does.
+// Single returns a Checker of one rule over a limiter of the caller's, such as a Hybrid, for use
+// with Middleware or a Waiter. The limiter decides; all that counts of the rule is its name, which
+// must be set, its scope, its cost, and its failure policy, which cannot be FailLocal. The limiter
+// should answer soon even while its store is away: a Hybrid does.
 func Single(rule Rule, limiter Lender) (Checker, error) {
 	rule.Params = limiter.Params()
 	if err := rule.Validate(); err != nil {

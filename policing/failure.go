@@ -25,12 +25,12 @@ type guard struct {
 	breaker  breaker.Breaker
 }
 
-// do makes a call. The store's failures wrap buckets.ErrStore, and count where they say that
-// it is away; that the caller has gone away is context.Canceled, and any other error the
+// do makes a call. Failures of the store wrap buckets.ErrStore, and count if they say that it is
+// away. If the caller has gone away the error is context.Canceled, and any other error is the
 // call's own: neither counts.
 //
-// The caller's own deadline counts as ours does: otherwise callers in a hurry would wait
-// for a dead store one and all.
+// The caller's own deadline counts as ours does: otherwise every caller in a hurry would wait for a
+// dead store.
 func (g *guard) do(ctx context.Context, call func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -56,8 +56,8 @@ func (g *guard) do(ctx context.Context, call func(context.Context) error) error 
 	return err
 }
 
-// retryAfter is what a caller is told who was refused for want of the store: when it is
-// tried again, at least the deadline.
+// retryAfter is the wait that a caller is told if it was refused because the store is away: until
+// the store is tried again, and at least the deadline.
 func (g *guard) retryAfter() time.Duration {
 	wait, _ := g.breaker.State(time.Now())
 	return max(wait, g.deadline)
@@ -78,8 +78,8 @@ func obeysDeadlines(client redis.UniversalClient) error {
 	return nil
 }
 
-// withoutStore decides by the failure policies. A rule that is closed refuses before
-// any other takes something.
+// withoutStore decides by the failure policies. A rule with FailClosed refuses before any other
+// takes something.
 func (p *Policer) withoutStore(ctx context.Context, rules []Rule, asks []ask) (Verdict, error) {
 	v := Verdict{Degraded: true, Rulings: make([]Ruling, len(asks))}
 	var local []ask

@@ -111,9 +111,9 @@ func slowest(t *testing.T, p *Policer, calls int, pause time.Duration) time.Dura
 	return took[len(took)*99/100]
 }
 
-// With Redis away a check takes less than 100 ms, p99, from the tenth call on; and less
-// than 2 s after Redis is back it is asked again. What else a busy machine does may take
-// longer, so it gets as many tries as it needs.
+// With Redis away a check takes less than 100 ms, p99, from the tenth call on; and less than 2 s
+// after Redis is back it is asked again. A busy machine may take longer, so it gets as many tries
+// as it needs.
 func TestOutageIsShort(t *testing.T) {
 	for name, outage := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +175,8 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// A replica refuses to be written to: that is a failure of the store, and not a refusal.
-// What needs no write, a refusal, it can tell.
+// A replica refuses writes: that is a failure of the store, and not a refusal. It can still say a
+// refusal, which needs no write.
 func TestReadOnlyReplica(t *testing.T) {
 	primary := redistest.Start(t)
 	client := primary.Client()

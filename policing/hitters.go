@@ -11,27 +11,27 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// HittersConfig is what Hitters are made with. The zero value is usable.
+// HittersConfig configures Hitters. The zero value is usable.
 type HittersConfig struct {
-	// Keys is how many keys are listed; 0 means 32, at most 1024.
+	// Keys is how many keys are listed, at most 1024; 0 means 32.
 	Keys int
 
-	// Width and Rows are the size of the sketch; 0 means 2048, a power of two up to 2^20,
-	// and 4, at most 16. It takes 8 × Width × Rows bytes.
+	// Width, a power of two up to 2^20, and Rows, at most 16, are the size of the sketch; 0 means
+	// 2048 and 4. It takes 8 × Width × Rows bytes.
 	Width, Rows int
 
-	// HalfLife is after how long a request counts half; 0 means a minute.
+	// HalfLife is the time after which a request counts half; 0 means a minute.
 	HalfLife time.Duration
 
-	// MinOffers is how many offers there must be (as they count now) before any key is
-	// heavy: the first one to come has all of them. 0 means 100.
+	// MinOffers is how many offers there must be (as they count now) before any key is heavy: the
+	// first key to come has made all of them. 0 means 100.
 	MinOffers int
 
 	// Clock returns the time in µs, for tests; nil means the process's own.
 	Clock func() int64
 }
 
-// fill sets what is at its default, and returns an error that names the bad field.
+// fill sets the defaults, and returns an error that names the bad field.
 func (c *HittersConfig) fill() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: hitters: "+format, append([]any{buckets.ErrParameter}, args...)...)
@@ -56,17 +56,17 @@ func (c *HittersConfig) fill() error {
 	return nil
 }
 
-// Hitters counts which keys come the most: in all, and refused. It sees what this process
-// is offered. Memory is bounded; its methods may be called by many goroutines.
+// Hitters counts which keys are offered the most, and which are refused the most. It sees what this
+// process is offered. Its memory is bounded; its methods are safe for concurrent use.
 //
-// A count fades: each HalfLife every one is halved and rounded down, so that with an even
-// flow it stands for the last one to two half-lives. Of N offers, as they count now, and with
-// the defaults:
+// Counts fade: every HalfLife each is halved and rounded down, so that with an even flow it covers
+// the last one to two half-lives. With N offers, as they count now (in brackets: with the
+// defaults):
 //
-//   - a count is never below the exact one that fades the same way, and above it by more
-//     than e/Width × N + 1 (0.13 % of N) with a probability of at most e^-Rows (2 %);
-//   - each key with more than the least count listed is listed; so is each key with a
-//     part of more than 1/Keys + e/Width of all (3.3 %), with the same probability.
+//   - a count is never below the exact one that fades the same way, and exceeds it by more than
+//     e/Width × N + 1 (0.13 % of N) with a probability of at most e^-Rows (2 %);
+//   - each key with more than the least count listed is listed; so is, with the same probability of
+//     error, each key whose share of all is more than 1/Keys + e/Width (3.3 %).
 type Hitters struct {
 	cfg   HittersConfig
 	start time.Time // of the own clock
@@ -119,8 +119,8 @@ func (h *Hitters) Refuse(key string) {
 	h.refused.offer(key, h.refusals.add(key))
 }
 
-// heavy reports whether the key makes more than the share of all offers. It never misses
-// one that does, and may take one for heavy that is below by what a count may be too high.
+// heavy reports whether the key makes more than the share of all offers. It never misses a key that
+// does, but may report one that falls short by as much as a count may be too high.
 func (h *Hitters) heavy(key string, share Share) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -131,7 +131,7 @@ func (h *Hitters) heavy(key string, share Share) bool {
 	return share.of(uint64(h.offers.estimate(key)), h.offers.total)
 }
 
-// fadeLocked halves the counts for each half-life that is over. h.mu must be held.
+// fadeLocked halves the counts once for each half-life that has passed. h.mu must be held.
 func (h *Hitters) fadeLocked() {
 	now := h.now()
 	if now < h.next {
@@ -155,7 +155,7 @@ type Hitter struct {
 	Count int64
 }
 
-// Subject returns who it is, of a key that a Policer counted.
+// Subject returns whose key it is, if a Policer counted it.
 func (h Hitter) Subject() Subject {
 	downstream, tenant, _ := strings.Cut(h.Key, "/")
 	return Subject{Downstream: unescapeSlash.Replace(downstream), Tenant: tenant}
@@ -167,7 +167,7 @@ var unescapeSlash = strings.NewReplacer("%25", "%", "%2F", "/")
 type Top struct {
 	Offers, Refusals      []Hitter
 	AllOffers, AllRefused int64 // of all keys, as they count now
-	MaxError              int64 // that counts of offers seldom exceed: e/Width × AllOffers + 1
+	MaxError              int64 // the error that counts of offers seldom exceed: e/Width × AllOffers + 1
 }
 
 // Top returns the keys that are offered, and refused, the most.

@@ -184,7 +184,7 @@ func TestHittersFade(t *testing.T) {
 	}
 }
 
-// Keys that come once each push nobody out who comes often, and take no memory.
+// Keys that come once each push out no key that comes often, and take no memory.
 func TestHittersAreBounded(t *testing.T) {
 	h := newHitters(t, HittersConfig{Keys: 4})
 	for i := range 200_000 {

@@ -11,24 +11,24 @@ import (
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
 
-// Lender is a limiter that tells its parameters: what nodes lease from, a buckets.Redis that
-// they share.
+// Lender is a limiter that tells its parameters. Nodes lease from one that they share, such as a
+// buckets.Redis.
 type Lender interface {
 	buckets.Limiter
 	Params() buckets.Params
 }
 
-// HybridConfig is what a Hybrid is made with. Lease must be set.
+// HybridConfig configures a Hybrid. Lease must be set.
 type HybridConfig struct {
-	// Lease is how many tokens of a key are fetched at once: 1 to the limit. The limit
-	// divided by some ten times the nodes is a good one.
+	// Lease is how many tokens of a key are fetched at once: 1 to the limit. The limit divided by
+	// some ten times the number of nodes is a good choice.
 	Lease int64
 
 	// Deadline bounds the wait for the lender; 0 means 50ms.
 	Deadline time.Duration
 
-	// MaxKeys bounds the keys with a lease; 0 means 100,000. When there are more, some
-	// lease is given up.
+	// MaxKeys bounds the keys with a lease; 0 means 100,000. When there are more, a lease is given
+	// up.
 	MaxKeys int
 
 	// Clock returns the time in µs, for tests; nil means the process's own. It must not
@@ -36,28 +36,28 @@ type HybridConfig struct {
 	Clock func() int64
 }
 
-// Hybrid is a Limiter that leases tokens in small batches from one that many nodes
-// share, and decides locally while they last: one round trip for Lease requests.
+// Hybrid is a Limiter that leases tokens in small batches from a limiter that many nodes share, and
+// decides locally while they last: one round trip for Lease requests.
 //
-// It promises, for each key, with nodes that lease at most Lease each:
+// It promises, for each key, with nodes that each lease at most Lease at once:
 //
 //   - in any span of time, all nodes together admit at most nodes × Lease more than the
 //     lender alone would: what they had leased before. Over its whole life no token is
 //     spent that the lender did not give;
-//   - a node that dies takes at most one Lease with it, and what a request in flight had
-//     asked for; a reply that is lost, the lease that it carried. Nothing else is lost, but
-//     what lapses (below) before it is used;
+//   - a node that dies takes with it at most one Lease, and what a request in flight had asked for;
+//     a lost reply takes the lease that it carried. Nothing else is lost, except what lapses
+//     (below) before it is used;
 //   - a node that is cut off admits what is left of its lease, and then says so, with
-//     errors that wrap buckets.ErrStore: at once, for a breaker spares most calls the wait.
+//     errors that wrap buckets.ErrStore: at once, since a breaker spares most calls the wait.
 //
 // A lease lapses when the lender would have forgotten it: at the end of a fixed window, when
 // a log's entry expires, when a bucket would be full again. So a fixed window is exceeded
-// only by requests that wait for the lender while it ends.
+// only by requests that wait for the lender while the window ends.
 //
-// Where less than a lease is left at the lender, nodes take what there is, down to
-// single tokens: all of the limit is used. A refusal by the lender is repeated for the
-// same key without asking for at most 100 ms. Decisions that are made locally tell in
-// Remaining and ResetAfter what the lender said last; Allowed is exact.
+// Where less than a lease is left at the lender, nodes take what there is, down to single tokens:
+// all of the limit is used. For at most 100 ms a refusal by the lender is repeated for the same key
+// without asking again. In decisions that are made locally, Remaining and ResetAfter tell what the
+// lender said last; Allowed is exact.
 //
 // The zero value is not usable; see NewHybrid.
 type Hybrid struct {
@@ -70,7 +70,7 @@ type Hybrid struct {
 
 var _ Lender = (*Hybrid)(nil)
 
-// maxRepeat is how long a refusal is repeated.
+// maxRepeat is how long a refusal is repeated at most.
 const maxRepeat = 100 * time.Millisecond
 
 // NewHybrid returns a Hybrid, or an error that names the bad field.
@@ -107,8 +107,8 @@ func (h *Hybrid) Allow(ctx context.Context, key string) (buckets.Decision, error
 	return h.AllowN(ctx, key, 1)
 }
 
-// AllowN implements buckets.Limiter. Of several callers for a key one at a time asks the
-// lender, and the others wait for what it brings.
+// AllowN implements buckets.Limiter. Of several callers for one key, one at a time asks the lender,
+// and the others wait for what it brings.
 func (h *Hybrid) AllowN(ctx context.Context, key string, n int64) (buckets.Decision, error) {
 	switch {
 	case n < 0:
@@ -148,14 +148,14 @@ func (h *Hybrid) AllowN(ctx context.Context, key string, n int64) (buckets.Decis
 // fetch asks the lender for what a request of n lacks, up to a lease, and decides the
 // request.
 func (h *Hybrid) fetch(ctx context.Context, l *lease, f *fetch, key string, n int64) (buckets.Decision, error) {
-	sent := h.now() // a lease lapses by this clock, so early rather than late
+	sent := h.now() // a lease lapses counted from here, so early rather than late
 	need := n - f.held
 	d, took, err := h.borrow(ctx, key, need, max(need, h.cfg.Lease-f.held))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
 		if ctx.Err() == nil {
-			f.err = err // it holds for those who wait as well
+			f.err = err // it applies to those who wait as well
 		}
 		l.end(f, f.held)
 		return buckets.Decision{}, err
@@ -163,8 +163,8 @@ func (h *Hybrid) fetch(ctx context.Context, l *lease, f *fetch, key string, n in
 	return l.arrived(f, sent, need, took, d), nil
 }
 
-// borrow takes want tokens of the lender, or if there are not so many, what there is,
-// but not less than need. A refusal is the lender's decision about need.
+// borrow takes want tokens from the lender, or if there are not so many, what there is, but no
+// fewer than need. A refusal is the lender's decision about need.
 func (h *Hybrid) borrow(ctx context.Context, key string, need, want int64) (buckets.Decision, int64, error) {
 	for tries := 0; ; tries++ {
 		d, err := h.ask(ctx, key, want)
@@ -172,7 +172,7 @@ func (h *Hybrid) borrow(ctx context.Context, key string, need, want int64) (buck
 			return d, want, err
 		}
 		want = max(need, min(want-1, d.Remaining))
-		if tries == 2 { // others take what we were told of
+		if tries == 2 { // others take what we are told is left
 			want = need
 		}
 	}
@@ -183,8 +183,8 @@ func (h *Hybrid) ask(ctx context.Context, key string, n int64) (buckets.Decision
 	return h.call(ctx, func(ctx context.Context) (buckets.Decision, error) { return h.lender.AllowN(ctx, key, n) })
 }
 
-// call makes a guarded call of the lender. That the caller went away is a failure of the
-// store as well: so a Limiter says it.
+// call makes a guarded call of the lender. That the caller went away counts as a failure of the
+// store as well: that is what a Limiter's errors say.
 func (h *Hybrid) call(ctx context.Context, f func(context.Context) (buckets.Decision, error)) (d buckets.Decision, err error) {
 	err = h.guard.do(ctx, func(ctx context.Context) (err error) {
 		d, err = f(ctx)

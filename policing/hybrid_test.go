@@ -42,7 +42,7 @@ func spend(t *testing.T, h *Hybrid, key string) (passed int64, err error) {
 }
 
 // Four nodes share 1000 tokens. One is cut off, and lives on what is left of its lease;
-// one dies, and takes its lease along. The others get all the rest.
+// one dies, and takes its lease with it. The others get all the rest.
 func TestHybridFourNodes(t *testing.T) {
 	const limit, lease = 1000, 20
 	server := redistest.Start(t)
@@ -54,7 +54,7 @@ func TestHybridFourNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := HybridConfig{Lease: lease, Deadline: time.Minute} // which a busy machine keeps
+		cfg := HybridConfig{Lease: lease, Deadline: time.Minute} // which even a busy machine meets
 		wires[i], nodes[i] = p, newHybrid(t, shared, cfg)
 	}
 	var passed [4]int64
@@ -66,7 +66,7 @@ func TestHybridFourNodes(t *testing.T) {
 			passed[i]++
 		}
 	}
-	lost := 120 - passed[3] // what node 3, which we ask no more, had leased
+	lost := 120 - passed[3] // what node 3, which is not asked again, had leased
 	wires[2].sever()
 	extra, err := spend(t, nodes[2], "k")
 	if want := 120 - passed[2]; extra != want || !errors.Is(err, buckets.ErrStore) {
@@ -113,7 +113,7 @@ func TestHybridTrace(t *testing.T) {
 		{0, 1, true, 24, 1}, // leases 10
 		{1 * s, 9, true, 15, 1},
 		{1 * s, 12, true, 3, 2}, // more than a lease: just that
-		{1 * s, 2, true, 1, 4},  // there are but 3, so all of them
+		{1 * s, 2, true, 1, 4},  // only 3 are left, so all of them
 		{2 * s, 2, false, 1, 6}, // lacks 1; neither a lease nor that is there
 		{2 * s, 2, false, 1, 6}, // repeated
 		{2 * s, 1, true, 0, 6},
@@ -171,7 +171,7 @@ func TestHybridWithoutLender(t *testing.T) {
 	}
 }
 
-// A caller that goes away takes nothing of the lease along, and others are served.
+// A caller that goes away takes nothing of the lease with it, and others are served.
 func TestHybridCallerGoesAway(t *testing.T) {
 	spy := &lenderSpy{Memory: newMemory(t, tokens(100), func() int64 { return t0 })}
 	h := newHybrid(t, spy, HybridConfig{Lease: 10, Clock: func() int64 { return t0 }})

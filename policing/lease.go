@@ -17,15 +17,16 @@ type lease struct {
 
 	told    buckets.Decision // what the lender said last
 	toldAt  int64            // µs, when it was asked
-	refused int64            // the least that it refused then; 0 when it did not
+	refused int64            // the smallest request that it refused then; 0 when it did not
 	repeat  int64            // until when a refusal is repeated, µs
 }
 
-// fetch is a request to the lender. What was left is set aside for the caller it is for.
+// fetch is a request to the lender. What was left of the lease is set aside for the caller that
+// began it.
 type fetch struct {
 	held int64
 	done chan struct{} // closed when it has ended
-	err  error         // the lender's failure, set before
+	err  error         // the lender's failure, set before done is closed
 }
 
 // begin starts a fetch. l.mu must be held.
@@ -35,7 +36,7 @@ func (l *lease) begin() *fetch {
 	return l.fetching
 }
 
-// end ends a fetch, which leaves some tokens. l.mu must be held.
+// end ends a fetch, which leaves some tokens in the lease. l.mu must be held.
 func (l *lease) end(f *fetch, left int64) {
 	l.left += left
 	l.fetching = nil
@@ -71,8 +72,8 @@ func (l *lease) decision(now, limit int64) buckets.Decision {
 	}
 }
 
-// arrived takes in what the lender answered to a request for took tokens that was sent at
-// an instant, and decides the request that lacked need. l.mu must be held.
+// arrived takes in the lender's answer to a request for took tokens that left at the instant sent,
+// and decides the request that lacked need. l.mu must be held.
 //
 // What lapsed on the way counts for this one request, and is void for the next.
 func (l *lease) arrived(f *fetch, sent, need, took int64, d buckets.Decision) buckets.Decision {
@@ -113,11 +114,11 @@ func (s *leases) locked(key string, now int64) *lease {
 	return l
 }
 
-// forgetSome forgets lapsed leases of a few, and any one where there are too many. s.mu
-// must be held.
+// forgetSome looks at a few leases and forgets the lapsed ones, and any one while there are too
+// many. s.mu must be held.
 func (s *leases) forgetSome(now int64) {
 	looked := 0
-	for key, l := range s.byKey { // which begins anywhere
+	for key, l := range s.byKey { // in random order
 		full := len(s.byKey) >= s.most
 		if looked++; looked > 4 && !full {
 			return
@@ -128,8 +129,8 @@ func (s *leases) forgetSome(now int64) {
 	}
 }
 
-// forget reports whether the lease may go: it has lapsed, or anyway is given up. One
-// that is being fetched stays.
+// forget reports whether the lease may go: it has lapsed, or anyway is set. One that is being
+// fetched stays.
 func (l *lease) forget(now int64, anyway bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

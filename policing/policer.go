@@ -18,12 +18,12 @@ import (
 // maxNodes is the largest Nodes of a Config.
 const maxNodes = 10_000
 
-// Config is what a Policer is made with. Only Rules must be set.
+// Config configures a Policer. Only Rules must be set.
 type Config struct {
 	// Rules is the chain, 1 to MaxRules. The order makes no difference to what passes.
 	Rules []Rule
 
-	// Redis has the state, shared by all Policers with the same Prefix, Tag and names of
+	// Redis holds the state, shared by all Policers with the same Prefix, Tag and names of
 	// rules; nil means this process's memory. The client must obey deadlines
 	// (ContextTimeoutEnabled), and is not closed.
 	Redis redis.UniversalClient
@@ -42,8 +42,8 @@ type Config struct {
 	// MaxKeys bounds the keys remembered in memory for each rule; 0 means 1,000,000.
 	MaxKeys int
 
-	// Hitters counts who offers and is refused the most; nil means that nobody counts,
-	// unless a rule is for heavy keys: then one is made with its defaults.
+	// Hitters counts who offers and who is refused the most; nil means that nothing is counted,
+	// unless a rule is for heavy keys: then New makes one with the defaults.
 	Hitters *Hitters
 
 	// Clock returns the time in µs since the epoch, for tests and traces; nil means Redis'
@@ -51,7 +51,7 @@ type Config struct {
 	Clock func() int64
 }
 
-// fill sets what is at its default, and returns an error that names the bad field.
+// fill sets the defaults, and returns an error that names the bad field.
 func (c *Config) fill() error {
 	c.Nodes = cmp.Or(c.Nodes, 1)
 	if c.Nodes < 1 || c.Nodes > maxNodes {
@@ -70,7 +70,7 @@ func (c *Config) fill() error {
 }
 
 // Policer decides about requests by a chain of rules. Make it with New, and Close it to
-// stop the timers of its memory. Its methods may be called by many goroutines.
+// stop the timers of its memory. Its methods are safe for concurrent use.
 type Policer struct {
 	store   store
 	local   *memoryStore // every rule's share, for FailLocal; nil without Redis
@@ -115,7 +115,7 @@ func New(cfg Config) (*Policer, error) {
 	return p, nil
 }
 
-// Rules returns the chain as it is in force, each rule with its name.
+// Rules returns the chain in force, each rule with its name.
 func (p *Policer) Rules() []Rule { return slices.Clone(*p.rules.Load()) }
 
 // Set changes the parameters of a rule; the next check from this process follows them,
@@ -143,7 +143,7 @@ func (p *Policer) Set(name string, params buckets.Params) error {
 	return nil
 }
 
-// Hitters returns what counts who offers the most, or nil where nobody does.
+// Hitters returns what counts who offers the most, or nil if nothing does.
 func (p *Policer) Hitters() *Hitters { return p.hitters }
 
 // Close stops the timers that forget unused keys. The Policer goes on to answer. Close
@@ -162,14 +162,13 @@ func (p *Policer) Allow(ctx context.Context, subject Subject) (bool, error) {
 	return v.Allowed, err
 }
 
-// Check asks every rule that applies whether a request of weight n of the subject passes:
-// all of them, and it is taken from each, or it is refused and nothing is taken. n = 0
-// looks and takes nothing. A request beyond a limit is refused, with RetryAfter
-// buckets.Never.
+// Check asks every rule that applies whether a request of weight n from the subject passes. If it
+// passes all of them, it is taken from each; otherwise it is refused and nothing is taken. n = 0
+// looks and takes nothing. A request beyond a limit is refused, with RetryAfter buckets.Never.
 //
-// That Redis is away is no error but a Verdict that is Degraded. An error means that
-// there is none: the caller went away (it wraps the context's error), the weight is
-// negative (buckets.ErrCost) or a name too long (buckets.ErrKey).
+// That Redis is away is not an error but a Degraded Verdict. An error means that there is no
+// Verdict: the caller went away (it wraps the context's error), the weight is negative
+// (buckets.ErrCost) or a name is too long (buckets.ErrKey).
 func (p *Policer) Check(ctx context.Context, subject Subject, n int64) (Verdict, error) {
 	if n < 0 {
 		return Verdict{}, fmt.Errorf("%w: %d: want 0 or more", buckets.ErrCost, n)

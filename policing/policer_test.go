@@ -19,8 +19,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// backends are the places where a chain's state may be. A deadline that a busy machine
-// keeps, for here Redis is well.
+// backends are the places where a chain's state may be. Their deadline is one that even a busy
+// machine meets, since Redis is well here.
 func backends(t *testing.T) map[string]Config {
 	return map[string]Config{
 		"memory":    {},
@@ -29,7 +29,8 @@ func backends(t *testing.T) map[string]Config {
 	}
 }
 
-// A refusal by any rule leaves all others unconsumed, and says who and how long.
+// A refusal by any rule leaves all others unconsumed, and says which rule it was and how long to
+// wait.
 func TestAllOrNothing(t *testing.T) {
 	rules := []string{
 		"token_bucket 1/h burst 5 name=burst",

@@ -10,8 +10,8 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// ErrRule is wrapped by every error about an unusable rule, but for what buckets says
-// about a rate or parameter.
+// ErrRule is wrapped by every error about an unusable rule, except what buckets says about a rate
+// or parameter.
 var ErrRule = errors.New("invalid rule")
 
 // Bounds of a chain of rules, and of the Cost of one.
@@ -23,7 +23,7 @@ const (
 // Rule is one limit of a chain. A plain value; compare with ==.
 type Rule struct {
 	// Name says which rule refused, and is part of its keys in Redis: letters, digits and
-	// any of "._-", at most 64. Where it is empty the Policer names the rule after its scope
+	// any of "._-", at most 64. If it is empty, the Policer names the rule after its scope
 	// and algorithm ("tenant-token-bucket"), with a number where there are several.
 	Name string
 
@@ -39,7 +39,7 @@ type Rule struct {
 	// Cost is how many units a request of weight 1 takes, at most Params.Limit; 0 means 1.
 	Cost int64
 
-	// Heavy applies the rule only to tenants whose part of all offers exceeds it; 0 applies
+	// Heavy applies the rule only to tenants whose share of all offers exceeds it; 0 applies
 	// it to all. See Hitters for what counts as an offer.
 	Heavy Share
 }
@@ -61,7 +61,7 @@ func (r Rule) Validate() error {
 	case r.Heavy < 0 || r.Heavy >= whole:
 		return fmt.Errorf("%w: share %v: want more than 0%% and less than 100%%", ErrRule, r.Heavy)
 	case r.Heavy != 0 && r.Per != PerTenant:
-		return fmt.Errorf("%w: per=%v of a heavy rule: want per=tenant, for tenants are what is counted", ErrRule, r.Per)
+		return fmt.Errorf("%w: per=%v of a heavy rule: want per=tenant, since tenants are what is counted", ErrRule, r.Per)
 	}
 	if err := r.Params.Validate(); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (r Rule) Validate() error {
 	return nil
 }
 
-// cost returns what a request of weight n takes of the rule. A product too large for any
-// limit stays so.
+// cost returns what a request of weight n takes of the rule. A product too large for any limit
+// stays too large.
 func (r Rule) cost(n int64) int64 {
 	const tooLarge = buckets.MaxLimit + 1
 	if r.Cost <= 1 || n <= 0 {
@@ -82,10 +82,10 @@ func (r Rule) cost(n int64) int64 {
 	return min(n, tooLarge) * r.Cost
 }
 
-// RuleOf returns the rule of an algorithm by the name it has in a configuration file:
-// token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_counter. A window's limit
-// and length are the rate's events and period. burst is the capacity of a bucket, 0
-// meaning the events of the rate: 100/s lets 100 pass at once. A window has none.
+// RuleOf returns the rule of an algorithm by the name it has in a configuration file: token_bucket,
+// leaky_bucket, fixed_window, sliding_log, sliding_counter. A window's limit and length are the
+// rate's events and period. burst is the capacity of a bucket, where 0 means the rate's events:
+// 100/s lets 100 pass at once. A window has none.
 func RuleOf(algorithm string, rate buckets.Rate, burst int64) (Rule, error) {
 	params := buckets.Params{Algorithm: buckets.Algorithm(strings.ReplaceAll(algorithm, "_", "-"))}
 	if err := rate.Validate(); err != nil {
@@ -109,8 +109,9 @@ func RuleOf(algorithm string, rate buckets.Rate, burst int64) (Rule, error) {
 	return r, r.Validate()
 }
 
-// Named returns the rules with a name each, as a Policer would have them, or an error that says
-// which of them is wrong. A Checker other than ours, such as a queue's script, begins with it.
+// Named returns the rules, each with a name, as a Policer would have them, or an error that says
+// which of them is wrong. It is the first step of a Checker other than ours, such as a queue's
+// script.
 func Named(rules []Rule) ([]Rule, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fmt.Errorf("%w: %d rules: want 1 to %d", ErrRule, len(rules), MaxRules)
@@ -147,7 +148,7 @@ type Scope int
 const (
 	// PerTenant gives each tenant of each downstream a limit of its own. The zero value.
 	PerTenant Scope = iota
-	// PerDownstream gives each downstream one, which its tenants share.
+	// PerDownstream gives each downstream one limit, which its tenants share.
 	PerDownstream
 	// Global is one limit for all.
 	Global
@@ -164,11 +165,11 @@ func parseScope(text string) (Scope, error) {
 	return Scope(i), err
 }
 
-// Subject is who asks: a tenant that offers something to a downstream. Any text will do,
-// also none: all who come without a name then count as one.
+// Subject is who asks: a tenant that offers something to a downstream. Any text will do, even none:
+// all who come without a name then count as one.
 type Subject struct{ Downstream, Tenant string }
 
-// key returns the subject's key under the scope. A slash stands only between the two
+// key returns the subject's key under the scope. The first slash is the one between the two
 // names, so no two subjects of a scope share a key.
 func (s Scope) key(subject Subject) string {
 	switch s {
@@ -183,7 +184,7 @@ func (s Scope) key(subject Subject) string {
 
 var escapeSlash = strings.NewReplacer("%", "%25", "/", "%2F")
 
-// FailurePolicy says what a rule answers while Redis does not.
+// FailurePolicy says what a rule answers while Redis does not answer.
 type FailurePolicy int
 
 const (
@@ -191,10 +192,9 @@ const (
 	FailOpen FailurePolicy = iota
 	// FailClosed refuses, as unavailable: over HTTP 503, not 429.
 	FailClosed
-	// FailLocal decides in the process's memory by its share of the limit: the limit and
-	// the rate divided by Config.Nodes, rounded down, at least 1. A request that costs more
-	// than the share is refused as unavailable. What was admitted so is not told to Redis
-	// afterwards.
+	// FailLocal decides in the process's memory by its share of the limit: the limit and the rate
+	// divided by Config.Nodes, rounded down, at least 1. A request that costs more than the share
+	// is refused as unavailable. Redis is not told afterwards what was admitted this way.
 	FailLocal
 )
 

@@ -123,8 +123,8 @@ func TestRuleRoundTrip(t *testing.T) {
 	})
 }
 
-// What costs more than the limit could never pass. It is told where the rule is made, at every door
-// alike.
+// What costs more than the limit could never pass. That is an error where the rule is made,
+// whichever way it is made.
 func TestCostBeyondTheLimit(t *testing.T) {
 	for _, text := range []string{"token_bucket 10/s burst 2", "leaky_bucket 10/s depth 2", "fixed_window 2/s", "sliding_log 2/s", "sliding_counter 2/s"} {
 		r, err := ParseRule(text + " cost=2")

@@ -12,9 +12,9 @@ import (
 // sketch counts how often each of any number of keys came, in memory that does not grow: a
 // count-min sketch (Cormode and Muthukrishnan, 2005) with conservative update.
 //
-// Of n added, an estimate is never below the exact count, and above it by more than
-// e/width × n with a probability of e^-rows at most. Halving halves every count and n,
-// rounding down, and so keeps both bounds, the second one with 1 more.
+// With n added, an estimate is never below the exact count, and exceeds it by more than e/width × n
+// with a probability of at most e^-rows. Halving halves every count and n, rounding down, and so
+// keeps both bounds, the second one plus 1.
 //
 // The hash has a seed of its own, so that nobody can choose keys that collide.
 type sketch struct {
@@ -32,9 +32,9 @@ func newSketch(width, rows int) *sketch {
 	return s
 }
 
-// cell returns the key's counter in a row. The hash is mixed anew for each (the finalizer
-// of SplitMix64): with sums of two halves of it, keys that meet in two rows meet in all,
-// and now and then one that is rare would pass for the most frequent.
+// cell returns the key's counter in a row. The hash is mixed anew for each (the finalizer of
+// SplitMix64): with sums of its two halves, keys that meet in two rows would meet in all, and now
+// and then a rare key would pass for the most frequent.
 func (s *sketch) cell(hash uint64, row int) *uint32 {
 	x := hash + uint64(row+1)*0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -77,9 +77,9 @@ func (s *sketch) halve(times uint) {
 	s.total >>= times
 }
 
-// topKeys has the keys with the largest estimates that a sketch gave when they last came:
-// a heap with the least of them on top. The least only rises between two halvings, so a
-// key that is missing had at its last coming no more than the least has now.
+// topKeys keeps the keys whose estimates, when they last came, were the largest: a heap with the
+// least of them on top. The least only rises between two halvings, so a key that is missing had,
+// when it last came, no more than the least has now.
 type topKeys struct {
 	size  int
 	items []topItem
@@ -101,7 +101,7 @@ func (t *topKeys) offer(key string, count uint32) {
 		return
 	}
 	if len(t.items) < t.size {
-		// The key may be a piece of something large, which must not live as long as we do.
+		// The key may be a slice of a large string, which must not live as long as the list.
 		heap.Push(t, topItem{strings.Clone(key), count})
 		return
 	}
@@ -114,7 +114,7 @@ func (t *topKeys) offer(key string, count uint32) {
 	heap.Fix(t, 0)
 }
 
-// halve does to the counts what the sketch does to its own. What falls to 0 goes.
+// halve does to the counts what the sketch does to its own. What falls to 0 is dropped.
 func (t *topKeys) halve(times uint) {
 	for i := range t.items {
 		t.items[i].count >>= times // the order stays

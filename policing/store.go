@@ -18,16 +18,16 @@ type ask struct {
 	n    int64
 }
 
-// store is the state of a chain. take decides all asks or takes nothing, as
-// buckets.TakeAll does: where one is refused, the decisions about the others say what is
-// left with nothing taken, and Allowed whether that rule alone would have let it pass.
+// store is the state of a chain. take decides all asks or takes nothing, as buckets.TakeAll does:
+// if one is refused, the decisions about the others say what is left with nothing taken, and in
+// Allowed whether that rule alone would have let it pass.
 type store interface {
 	take(ctx context.Context, asks []ask) ([]buckets.Decision, error)
 	set(rule int, params buckets.Params) error
 	close()
 }
 
-// redisStore has the whole chain in one slot, and asks it with one script.
+// redisStore keeps the whole chain in one slot, and asks it with one script.
 type redisStore struct{ limiters []*buckets.Redis }
 
 func newRedisStore(rules []Rule, cfg Config) (*redisStore, error) {
@@ -62,8 +62,8 @@ func (s *redisStore) set(rule int, params buckets.Params) error { return s.limit
 
 func (s *redisStore) close() {} // the client is the caller's
 
-// memoryStore has the chain in this process. A request that asks several rules locks
-// their keys first, in one order for all, so that no other comes between.
+// memoryStore keeps the chain in this process. A request that asks several rules first locks their
+// keys, all requests in the same order, so that no other comes in between.
 type memoryStore struct {
 	limiters []*buckets.Memory
 	locks    [stripes]sync.Mutex
@@ -94,7 +94,7 @@ func (s *memoryStore) take(ctx context.Context, asks []ask) ([]buckets.Decision,
 		}
 	}
 	for i, a := range asks {
-		// What passed a moment ago still does, for time only adds room. Only a caller's
+		// What passed a moment ago still does, since time only adds room. Only a caller's
 		// clock that stepped back in between can refuse here; then this refusal stands.
 		d, err := s.limiters[a.rule].AllowN(ctx, a.key, a.n)
 		if err != nil && !errors.Is(err, buckets.ErrTooLarge) {
@@ -142,8 +142,8 @@ func (s *memoryStore) close() {
 // stripes is how many locks the keys of a memoryStore share.
 const stripes = 64
 
-// lockset is a set of stripes, a bit each. Taken from the lowest bit up by everybody, so
-// no two wait for each other.
+// lockset is a set of stripes, a bit each. Everybody takes them from the lowest bit up, so no two
+// wait for each other.
 type lockset uint64
 
 var stripeSeed = maphash.MakeSeed()

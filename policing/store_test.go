@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The clock is read in the midst of a check, and here lets others go first: still nobody
+// The clock is read in the middle of a check, and here it lets others go first: even so, nobody
 // comes between the look at all rules and the taking. Each rule has lost what passed.
 func TestMemoryChainIsAtomic(t *testing.T) {
 	clock := func() int64 { runtime.Gosched(); return t0 }

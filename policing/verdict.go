@@ -16,23 +16,23 @@ type Verdict struct {
 	// wait. Empty when Allowed.
 	Refused string
 
-	// Unavailable says that the request was refused because Redis is away, not because it
-	// was too much: over HTTP 503, not 429.
+	// Unavailable says that the request was refused because Redis is away, not because it was too
+	// much: in HTTP a 503, not a 429.
 	Unavailable bool
 
 	// Degraded says that Redis did not answer, and the rules' failure policies decided.
 	Degraded bool
 
-	// RetryAfter is the least wait after which the same request would pass every rule, if
-	// no other came between: 0 when Allowed, buckets.Never when it costs more than a limit.
-	// When Unavailable it is a hint: the time until Redis is tried again.
+	// RetryAfter is the shortest wait after which the same request would pass every rule, if no
+	// other came in between: 0 when Allowed, buckets.Never when it costs more than a limit. When
+	// Unavailable it is a hint: the time until Redis is tried again.
 	RetryAfter time.Duration
 
 	// Remaining is how many requests of weight 1 would pass all rules now, after this one.
 	// Rules that were not asked do not count; -1 when none was.
 	Remaining int64
 
-	// Rulings has one for each rule that applied, in the order of the chain.
+	// Rulings has one entry for each rule that applied, in the order of the chain.
 	Rulings []Ruling
 }
 
@@ -41,13 +41,13 @@ type Ruling struct {
 	// Rule is the rule, with the name it goes by and the parameters in force.
 	Rule Rule
 
-	// Asked says that the rule decided, in Redis or in memory. Otherwise its failure policy
-	// alone did, or another rule's spared it the question, and the Decision says no more than
+	// Asked says that the rule decided, in Redis or in memory. Otherwise its failure policy alone
+	// did, or another rule's refused before this rule was asked, and the Decision says no more than
 	// Allowed.
 	Asked bool
 
-	// Decision says in Allowed whether the rule alone would have let the request pass. When
-	// another refused, the rest says what is left with nothing taken.
+	// Decision says in Allowed whether the rule alone would have let the request pass. When another
+	// rule refused, the rest says what is left with nothing taken.
 	buckets.Decision
 }
 
@@ -97,7 +97,7 @@ type Counts struct {
 	Degraded int64 // of all these, decided by the failure policies
 	Unasked  int64 // of the allowed, those that a rule with FailOpen let pass unasked
 
-	// Open says that Redis has failed and is being left alone; a call every now and then tries.
+	// Open says that Redis has failed and is being left alone; now and then a call tries it.
 	Open bool
 }
 

@@ -9,10 +9,9 @@ import (
 	"github.com/jobshaper/jobshaper/internal/again"
 )
 
-// Waiter makes callers wait until a Checker lets them pass, first come first served for
-// each subject within the process: a small request does not overtake a large one.
-// Subjects do not wait for each other. The zero value with a Checker is usable, and may be
-// used by many goroutines.
+// Waiter makes callers wait until a Checker lets them pass, first come first served for each
+// subject within the process: a small request does not overtake a large one. Subjects do not wait
+// for each other. A Waiter with nothing but a Checker set is usable. It is safe for concurrent use.
 type Waiter struct {
 	Checker Checker
 
@@ -25,10 +24,9 @@ type line struct{ waiting []chan struct{} }
 
 // Wait blocks until a request of weight n of the subject passes, and returns the Verdict.
 //
-// Where no wait can help, or the context's deadline would be over before the wait is, it
-// returns the refusal at once, without an error. It returns an error when the context
-// ends while it waits, or the Checker gives one. Nothing is taken unless the Verdict says
-// Allowed.
+// Where no wait can help, or the context's deadline would pass before the wait is over, it returns
+// the refusal at once, without an error. It returns an error when the context ends while it waits,
+// or when the Checker returns one. Nothing is taken unless the Verdict says Allowed.
 func (w *Waiter) Wait(ctx context.Context, subject Subject, n int64) (Verdict, error) {
 	if err := w.enter(ctx, subject); err != nil {
 		return Verdict{}, err
@@ -41,7 +39,7 @@ func (w *Waiter) Wait(ctx context.Context, subject Subject, n int64) (Verdict, e
 			return v, err
 		}
 		wait := v.RetryAfter
-		if tries > 0 { // others, of other processes, come at the told instant too
+		if tries > 0 { // callers in other processes come back at the same instant
 			wait = pause.Next(wait)
 		}
 		if deadline, ok := ctx.Deadline(); ok {

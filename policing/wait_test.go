@@ -13,7 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// Each test runs in a bubble, whose clock goes on when all wait.
+// Each test runs in a bubble, whose clock moves on when all goroutines wait.
 
 func TestWaitIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func (s *sequence) Check(context.Context, Subject, int64) (Verdict, error) {
 	return v, nil
 }
 
-// Who waits also waits for Redis to come back.
+// Whoever waits also waits for Redis to come back.
 func TestWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := Waiter{Checker: &sequence{

@@ -10,10 +10,10 @@ import (
 	"github.com/jobshaper/jobshaper/policing"
 )
 
-// WriteFields tells a client where it stands: X-RateLimit-Limit, -Remaining and -Reset, and
+// WriteFields tells a client where it stands: it sets X-RateLimit-Limit, -Remaining and -Reset, and
 // with ietf the fields RateLimit-Policy and RateLimit. Rules that were not asked have nothing to
-// tell; where none was, it writes nothing. Middleware does so; it is for services that answer for
-// themselves what the rules of a queue said (see shaper.Result).
+// tell; if none was asked, it writes nothing. Middleware calls it; services that themselves answer
+// what the rules of a queue said (see shaper.Result) call it directly.
 func WriteFields(h http.Header, v policing.Verdict, ietf bool) {
 	least := tightest(v)
 	if least == nil {
@@ -56,7 +56,7 @@ func tightest(v policing.Verdict) *policing.Ruling {
 	return best
 }
 
-// maxInteger is the largest that a structured field holds (RFC 9651, 3.3.1).
+// maxInteger is the largest integer that a structured field holds (RFC 9651, 3.3.1).
 const maxInteger = 999_999_999_999_999
 
 func number(n int64) string { return strconv.FormatInt(min(max(n, 0), maxInteger), 10) }
@@ -74,7 +74,7 @@ func ceil(d, unit time.Duration) int64 {
 }
 
 // quoted writes a string of a structured field (RFC 9651, 3.3.3). Names of rules need no
-// escape; what could not stand in a field is left out all the same.
+// escape; what a field cannot hold is left out all the same.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -1,5 +1,5 @@
-// Package httplimit puts limits before an HTTP service: Middleware asks a policing.Checker about
-// each request, tells the client where it stands, and answers what does not pass.
+// Package httplimit puts limits in front of an HTTP service: Middleware asks a policing.Checker
+// about each request, tells the client where it stands, and answers the requests that do not pass.
 //
 // A KeyFunc says who a request is from: RemoteAddr, ClientAddr (behind proxies), APIKey or Header.
 package httplimit
@@ -14,13 +14,13 @@ import (
 	"github.com/jobshaper/jobshaper/policing"
 )
 
-// Config is how Middleware asks and answers. The zero value is usable.
+// Config says how Middleware asks and answers. The zero value is usable.
 type Config struct {
 	// Key says who a request is from; nil means RemoteAddr. See Header, APIKey and
 	// ClientAddr.
 	Key KeyFunc
 
-	// Downstream is that of every request's Subject.
+	// Downstream is the Downstream of every request's Subject.
 	Downstream string
 
 	// Cost is the weight of a request; nil means 1 for each.
@@ -31,15 +31,15 @@ type Config struct {
 	IETF bool
 }
 
-// Middleware puts a Checker before a handler. A request that passes goes on with
+// Middleware puts a Checker in front of a handler. A request that passes goes on with
 // X-RateLimit-Limit, -Remaining and -Reset (seconds from now) in the answer's header, of the
 // rule with the least left. One that does not pass is answered here:
 //
 //   - 429 Too Many Requests with the same fields, of the rule that refused, and
 //     Retry-After in whole seconds, rounded up, at least 1; a request that can never pass
 //     has no Retry-After;
-//   - 503 Service Unavailable with Retry-After, when a rule with FailClosed wants Redis,
-//     and Redis is away;
+//   - 503 Service Unavailable with Retry-After, when a rule with FailClosed needs Redis, and Redis
+//     is away;
 //   - 400 Bad Request, when the key is longer than buckets takes.
 //
 // The body is a problem (RFC 9457) with the members rule and retry_after_ms, rounded up, -1
@@ -69,7 +69,7 @@ func Middleware(c policing.Checker, cfg Config) func(http.Handler) http.Handler 
 	}
 }
 
-// problemOf is the answer where there is no Verdict.
+// problemOf is the answer when there is no Verdict.
 func problemOf(err error) problem.Problem {
 	switch {
 	case errors.Is(err, buckets.ErrKey):

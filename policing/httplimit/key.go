@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// KeyFunc says who a request is from. Requests with the same key, "" as well, share the
-// limits per tenant.
+// KeyFunc says who a request is from. Requests with the same key, even "", share the limits per
+// tenant.
 type KeyFunc func(*http.Request) string
 
-// maxPlainKey is the longest value of a header that is a key as it stands.
+// maxPlainKey is the length of the longest header value that is used as a key unchanged.
 const maxPlainKey = 128
 
-// Header takes the value of a header, such as a tenant's name that a gateway has put there.
+// Header uses the value of a header, such as a tenant's name that a gateway has put there.
 // Clients must not be able to choose it. A long value is hashed.
 func Header(name string) KeyFunc {
 	return func(r *http.Request) string {
@@ -27,8 +27,8 @@ func Header(name string) KeyFunc {
 	}
 }
 
-// APIKey takes a hash of the credential in a header, such as X-Api-Key or Authorization,
-// so that no secret is kept or shown. A scheme such as Bearer does not count.
+// APIKey uses a hash of the credential in a header, such as X-Api-Key or Authorization, so that no
+// secret is kept or shown. The scheme Bearer is not part of it.
 //
 // A client without a credential has the key "". One with a wrong credential has a key of
 // its own: authenticate first, or limit addresses as well.
@@ -51,8 +51,8 @@ func hashed(value string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// RemoteAddr takes the address of the connection, without its port: right where no proxy
-// stands before the service.
+// RemoteAddr uses the address of the connection, without its port: right where no proxy is in front
+// of the service.
 func RemoteAddr(r *http.Request) string {
 	if addr, ok := parseHop(r.RemoteAddr); ok {
 		return addr.String()
@@ -60,23 +60,23 @@ func RemoteAddr(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// AddrConfig is how ClientAddr finds a client.
+// AddrConfig says how ClientAddr finds a client.
 type AddrConfig struct {
-	// Trusted are the networks of the proxies before the service. What others write into
+	// Trusted are the networks of the proxies in front of the service. What others write into
 	// X-Forwarded-For is not believed. Empty: the header is not read.
 	Trusted []netip.Prefix
 
-	// V6Bits makes one key of an IPv6 network of that size, since a client may use any
-	// address of its own: 64 is what most get. 0 tells single addresses apart.
+	// V6Bits makes one key of an IPv6 network with a prefix of that many bits, since a client may
+	// use any address of its network; most get a /64. 0 tells single addresses apart.
 	V6Bits int
 }
 
-// ClientAddr takes the address of the client, which may come through trusted proxies.
+// ClientAddr uses the address of the client, which may come through trusted proxies.
 //
-// The hops are the addresses in X-Forwarded-For and then the connection's. From the right,
-// the first that is not trusted is the client: it is what a trusted proxy saw, and anything
-// left of it is what the client claims. If all are trusted it is the leftmost. A hop that
-// is no address ends the search at the one to the right of it.
+// The hops are the addresses in X-Forwarded-For and then the connection's. From the right, the
+// first that is not trusted is the client: it is what a trusted proxy saw, and anything left of it
+// is what the client claims. If all are trusted it is the leftmost. A hop that is not an address
+// ends the search at the one to its right.
 func ClientAddr(cfg AddrConfig) KeyFunc {
 	return func(r *http.Request) string {
 		addr, ok := parseHop(r.RemoteAddr)
