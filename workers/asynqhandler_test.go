@@ -18,7 +18,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// told is what asynq tells a handler of its task.
+// told is what asynq tells a handler about its task.
 type told struct {
 	id             string
 	retried, most  int
@@ -149,7 +149,7 @@ func TestErrorHandlerIsTold(t *testing.T) {
 	}
 }
 
-// TestRetryDelayFunc takes the place of the policy's backoff, and may panic or answer nonsense.
+// TestRetryDelayFunc: it takes the place of the policy's backoff, and may panic or answer nonsense.
 func TestRetryDelayFunc(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond
@@ -249,8 +249,8 @@ func TestErrorsThatAreNoFailures(t *testing.T) {
 	}
 }
 
-// TestBaseContext: its values are a handler's, its end ends one that runs, and one that cannot be
-// had is an error of the job.
+// TestBaseContext: its values are a handler's, its end ends a handler that runs, and a context that
+// cannot be had is an error of the job.
 func TestBaseContext(t *testing.T) {
 	type key struct{}
 	base, end := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))

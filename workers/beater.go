@@ -15,12 +15,12 @@ import (
 // beatEvery is the longest pause between two beats; a pool that misses three counts as gone.
 const beatEvery = 2 * time.Second
 
-// beatAgain is the pause after a beat that failed. When a store comes back the pool may have been
-// given up, and until the next beat nothing is released for it.
+// beatAgain is the pause after a beat that failed. When a store comes back it may have given the
+// pool up, and until the next beat nothing is released for it.
 const beatAgain = beatEvery / 8
 
-// beater says that its pool lives, and extends the leases of what it runs. start and stop own its
-// goroutine.
+// beater reports that its pool is alive, and extends the leases of what it runs. start and stop own
+// its goroutine.
 type beater struct {
 	pool  *Pool
 	quit  chan struct{}
@@ -28,8 +28,8 @@ type beater struct {
 	every atomic.Int64 // ns from beat to beat
 	n     atomic.Int64 // places to report
 
-	heard time.Time // the last beat that Redis answered; of the goroutine
-	lost  bool      // Redis has lost the pool, and Forgotten has not returned nil since; of the goroutine
+	heard time.Time // the last beat that Redis answered; the goroutine's own
+	lost  bool      // Redis has lost the pool, and Forgotten has not returned nil since; the goroutine's own
 }
 
 func newBeater(p *Pool) *beater {
@@ -41,10 +41,10 @@ func newBeater(p *Pool) *beater {
 
 func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
 
-// follow beats three times a lease, as long as a lease is now.
+// follow sets the pace: three beats a lease, by the lease in force.
 func (b *beater) follow(ctx context.Context) error {
 	policy, err := b.pool.admin.Downstream(ctx)
-	if errors.Is(err, shaper.ErrNotFound) { // its first pool, or Redis lost all: what applies is the default
+	if errors.Is(err, shaper.ErrNotFound) { // the downstream's first pool, or Redis lost everything: the defaults apply
 		policy, err = shaper.DownstreamPolicy{}.WithDefaults(), nil
 	}
 	if err == nil {
@@ -53,7 +53,7 @@ func (b *beater) follow(ctx context.Context) error {
 	return err
 }
 
-// places changes how many places are reported, and reports it.
+// places changes how many places are reported, and reports them.
 func (b *beater) places(n int) {
 	b.n.Store(int64(n))
 	ctx, cancel := context.WithTimeout(context.Background(), b.pause())
@@ -64,7 +64,7 @@ func (b *beater) places(n int) {
 }
 
 func (b *beater) start() {
-	b.heard = time.Now() // Start has beaten
+	b.heard = time.Now() // Start has sent a beat
 	b.done.Go(func() {
 		failing := false
 		for {
@@ -96,13 +96,13 @@ func (b *beater) stop() {
 	b.done.Wait()
 }
 
-// remembers is for how long Redis surely knows a pool that it has heard of; it forgets one in
-// silence only after a minute, see internal/queue/lua/lib/pick.lua.
+// remembers is how long Redis surely knows a pool that it has heard of; it forgets a silent one
+// only after a minute, see internal/queue/lua/lib/pick.lua.
 const remembers = 30 * time.Second
 
-// again beats, not for the first time. Where Redis does not know the pool although it should, it
-// has lost all that it had. That is made known, and policies are set again before the pool beats:
-// until then no job is released to it.
+// again sends a beat that is not the first. If Redis does not know the pool although it should, it
+// has lost all its data. That is logged, and policies are set again before the pool beats: until
+// then no job is released to it.
 func (b *beater) again(ctx context.Context) error {
 	places := int(b.n.Load())
 	if !b.lost && time.Since(b.heard) < remembers {
@@ -117,7 +117,7 @@ func (b *beater) again(ctx context.Context) error {
 		}
 		b.lost = true
 		b.pool.cfg.Metrics.forgot()
-		b.pool.log.Error("Redis has lost its data: jobs that waited are gone, and policies that were set by hand", "running", len(own))
+		b.pool.log.Error("Redis has lost its data: waiting jobs are gone, and so are policies that were set by hand", "running", len(own))
 	}
 	if b.lost && b.pool.cfg.Forgotten != nil {
 		if err := b.pool.cfg.Forgotten(ctx); err != nil {
@@ -132,9 +132,9 @@ func (b *beater) again(ctx context.Context) error {
 	return err
 }
 
-// once beats once. A job whose lease is lost may be running elsewhere by now, so its context ends.
-// A beat that fails ends nothing: while Redis is away nobody else can take the job over, and a long
-// transcode is worth waiting.
+// once sends one beat. A job whose lease is lost may be running elsewhere by now, so its context
+// ends. A beat that fails ends nothing: while Redis is away nobody else can take the job over, and
+// a long transcode is worth waiting for.
 func (b *beater) once(ctx context.Context, places int) error {
 	own := b.pool.own()
 	standings, err := b.pool.gate.Beat(ctx, b.pool.id, places, 3*b.pause(), own)

@@ -39,7 +39,7 @@ func (f failures) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 // While Redis is away a pool tries to beat more often than it beats, since it may count as gone
-// when Redis is back: else it would be without work for up to a whole beat more.
+// when Redis is back: otherwise it would be without work for up to a whole beat more.
 func TestPoolIsSoonKnownAgain(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

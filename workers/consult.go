@@ -15,7 +15,7 @@ import (
 // MaxRetryDelay is the longest that a Config's RetryDelayFunc can have a job wait.
 const MaxRetryDelay = 366 * 24 * time.Hour
 
-// base returns what the program wants to be in a handler's context.
+// base returns what the program wants in a handler's context.
 func (c *Config) base() (ctx context.Context, err error) {
 	if c.BaseContext == nil {
 		return context.Background(), nil
@@ -31,7 +31,7 @@ func (c *Config) base() (ctx context.Context, err error) {
 	return ctx, nil
 }
 
-// endsWith returns a ctx that ends when other does, too.
+// endsWith returns a ctx that also ends when other does.
 func endsWith(ctx, other context.Context) (context.Context, func()) {
 	if other.Done() == nil {
 		return ctx, func() {}
@@ -44,8 +44,8 @@ func endsWith(ctx, other context.Context) (context.Context, func()) {
 	}
 }
 
-// consult tells the program of an error that a handler returned, and lets it say what is to come of
-// it. f is right at every moment, should what it calls end the goroutine.
+// consult tells the program of an error that a handler returned, and lets it say what becomes of
+// the job. f is right at every moment, in case one of the calls ends the goroutine.
 func (p *Pool) consult(ctx context.Context, g *queue.Grant, task *asynq.Task, err error, f *queue.Finish) {
 	if err == nil || f.Ending == queue.EndBack {
 		return

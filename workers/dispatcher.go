@@ -20,8 +20,8 @@ func asynqQueue(downstream string) string { return queuePrefix + downstream }
 
 const queuePrefix = "shaper-"
 
-// Served returns the downstreams whose jobs schedulers or pools have ever handed on or run on this
-// Redis, in no order.
+// Served returns the downstreams whose jobs schedulers have ever handed on, or pools have ever run,
+// on this Redis, in no particular order.
 func Served(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
 	queues, err := rdb.SMembers(ctx, "asynq:queues").Result()
 	if err != nil {
@@ -42,7 +42,7 @@ const ticketType = "shaper:ticket"
 // little time. A ticket that comes back is refused at the gate, and MaxRetry must not be 0: asynq
 // archives such a task when its worker vanishes. Whole seconds, because asynq cuts fractions off,
 // and 0 would mean 30 minutes. The time-out is far away, because asynq frees a worker's place at a
-// time-out although its handler still runs.
+// time-out even though its handler still runs.
 var ticketOptions = []asynq.Option{
 	asynq.MaxRetry(3), asynq.Retention(0), asynq.Timeout(30 * 24 * time.Hour),
 }
@@ -55,9 +55,9 @@ type dispatcher struct {
 }
 
 // NewDispatcher returns the Dispatcher of a Scheduler that puts tickets into a downstream's asynq
-// queue. rdb stays its owner's to close. delivered, if not nil, is called when tickets have
-// arrived: a Pool in the same process passes its Ring, and need not wait to hear of them. The
-// Dispatcher is safe for concurrent use.
+// queue. rdb remains the caller's to close. delivered, if not nil, is called when tickets have
+// arrived: pass the Ring of a Pool in the same process, which then need not wait to hear of them.
+// The Dispatcher is safe for concurrent use.
 func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func()) (shaper.Dispatcher, error) {
 	if _, err := shaper.NewAdmin(rdb, downstream); err != nil { // which refuses the same
 		return nil, err
@@ -96,7 +96,7 @@ func (d *dispatcher) dispatch(ctx context.Context, ticket string) error {
 	crashpoint.Hit("ticket.before")
 	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(ticket)), opts...)
 	crashpoint.Hit("ticket.after")
-	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict: our own, and its reply was lost
+	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict is with our own, whose reply was lost
 		return fmt.Errorf("put ticket %s into asynq: %w", id, err)
 	}
 	return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
 )
 
-// asynq polls its queues. Polled each 5 ms, as starts on time ask for, an idle daemon would cost
-// 170 commands a second for nothing. So the client that asynq's server is given holds a dequeue
-// call back until tickets are announced, and lets it through for a moment then; a slow poll is the
-// net for announcements that were lost.
+// asynq polls its queues. With a poll every 5 ms, which starts on time require, an idle daemon
+// would cost 170 commands a second for nothing. So asynq's server is given a client that holds a
+// dequeue call back until tickets are announced, and then lets calls through for a moment; a slow
+// poll makes up for announcements that were lost.
 
 const (
 	pollBusy   = 5 * time.Millisecond  // asynq's poll while tickets may be there; it varies it by half
-	pollIdle   = time.Second           // the net
-	busyWindow = 15 * time.Millisecond // how long after an announcement asynq polls: most often the ticket is there at the first look
+	pollIdle   = time.Second           // the slow poll
+	busyWindow = 15 * time.Millisecond // how long after an announcement asynq polls: usually the ticket is there at the first look
 	pollAfter  = 50 * time.Millisecond // the first look after that; the pauses grow with the time since the announcement, up to pollIdle
 	settling   = time.Millisecond      // from the release of a ticket until asynq has it
 )
@@ -54,7 +54,7 @@ func (b *doorbell) stop() {
 	b.ring()
 }
 
-// patience is how long a caller waits for the bell: 0 while it passes at once.
+// patience is how long a caller waits for the bell: 0 while callers pass at once.
 func (b *doorbell) patience() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -80,7 +80,7 @@ func TestHeldClient(t *testing.T) {
 		if d := took("asynq:{other}:pending", dequeue[1], dequeue[2], dequeue[3]); d != 0 {
 			t.Errorf("another queue waited %v", d)
 		}
-		for range 2 { // that nothing was found is no reason to ask again
+		for range 2 { // finding nothing is no reason to ask again
 			if d := took(dequeue...); d != pollIdle {
 				t.Errorf("dequeue waited %v, want %v", d, pollIdle)
 			}

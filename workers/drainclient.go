@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Redis that has reached its maxmemory refuses what may need memory, and only what drains the
-// queue makes room again: our own scripts may write then (allow_oom in
-// internal/queue/lua/lib/hash.lua). A ticket passes through asynq, whose scripts would be refused,
-// and everything stood still until somebody gave Redis more memory. So asynq is given a client that
-// lets its scripts do what ours do.
+// A Redis that has reached its maxmemory refuses whatever may need memory, and only draining the
+// queue makes room again: our own scripts may write even then (allow_oom in
+// internal/queue/lua/lib/hash.lua). But a ticket passes through asynq, whose scripts would be
+// refused, and everything would stand still until somebody gave Redis more memory. So asynq is
+// given a client that lets its scripts do what ours do.
 
 // drainClient is a client whose scripts, and the one command that comes before a first ticket, may
-// write with maxmemory reached: Redis refuses only the first write of a script, so each begins with
-// one that needs no memory and changes nothing. It relies on asynq calling scripts as
+// write when maxmemory is reached: Redis refuses only the first write of a script, so each begins
+// with one that needs no memory and changes nothing. It relies on asynq calling scripts as
 // redis.Script.Run does: by EvalSha, and by Eval where that is answered with NOSCRIPT.
 type drainClient struct {
 	redis.UniversalClient
@@ -28,7 +28,8 @@ func newDrainClient(rdb redis.UniversalClient) *drainClient {
 	return &drainClient{rdb, &sync.Map{}}
 }
 
-// mayWrite is what ours begins with. The key is of the same hash slot as KEYS[1], and never exists.
+// mayWrite is what our scripts begin with. Its key is in the same hash slot as KEYS[1], and never
+// exists.
 const mayWrite = "if KEYS[1] then redis.call('DEL', KEYS[1] .. ':-') end\n"
 
 // EvalSha implements redis.Scripter.
@@ -37,7 +38,7 @@ func (c *drainClient) EvalSha(ctx context.Context, sha string, keys []string, ar
 		return s.(*redis.Script).Run(ctx, c.UniversalClient, keys, args...)
 	}
 	cmd := redis.NewCmd(ctx, "evalsha", sha)
-	cmd.SetErr(noScript{}) // the caller comes back with its text
+	cmd.SetErr(noScript{}) // the caller comes back with the script's text
 	return cmd
 }
 

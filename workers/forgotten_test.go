@@ -15,7 +15,7 @@ import (
 )
 
 // TestForgottenPoolSetsPoliciesFirst flushes Redis. The pool notices, and is not known there again
-// before its policies are, also if setting them fails at first; it counts one loss.
+// before its policies are, even if setting them fails at first; it counts one loss.
 func TestForgottenPoolSetsPoliciesFirst(t *testing.T) {
 	t.Parallel()
 	m, err := NewMetrics(prometheus.NewRegistry(), "d")

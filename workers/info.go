@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Info is what a handler may ask about the job it runs. Get it with JobFrom.
+// Info is what a handler can learn about the job it runs. Get it with JobFrom.
 type Info struct {
 	ID         string
 	Tenant     string
@@ -26,8 +26,8 @@ type running struct {
 	result []byte
 }
 
-// WithJob returns a context in which JobFrom and SetResult work; a Pool makes it for
-// each start, a test may make its own.
+// WithJob returns a context in which JobFrom and SetResult work; a Pool makes one for each start,
+// and a test may make its own.
 func WithJob(ctx context.Context, info Info) context.Context {
 	return context.WithValue(ctx, infoKey{}, &running{Info: info})
 }
@@ -44,9 +44,9 @@ func JobFrom(ctx context.Context) (Info, bool) {
 // MaxResult is how many bytes of a result are kept.
 const MaxResult = 16 << 10
 
-// SetResult keeps b, cut to MaxResult, as the result of the job that the handler of ctx runs; it is
-// known for the job's retention once it is done. The last call counts. Outside a handler it does
-// nothing.
+// SetResult keeps b, cut to MaxResult, as the result of the job that the handler of ctx runs; once
+// the job is done, the result is known for its retention. The last call counts. Outside a handler
+// it does nothing.
 func SetResult(ctx context.Context, b []byte) {
 	r, ok := ctx.Value(infoKey{}).(*running)
 	if !ok {
@@ -72,8 +72,8 @@ func ResultFrom(ctx context.Context) []byte {
 	return r.result
 }
 
-// MaxThrottle is how long a throttled downstream is left alone at most. More is taken for a
-// mistake: a tenant must not sleep for years.
+// MaxThrottle is the longest that a throttled downstream is left alone. A longer wait is taken for
+// a mistake: a tenant must not sleep for years.
 const MaxThrottle = 24 * time.Hour
 
 // defaultThrottle is how long it is left alone if it does not say how long.
@@ -83,7 +83,7 @@ const defaultThrottle = time.Second
 // whole downstream) is paused for After, the job goes back to the front, and the attempt is not
 // counted.
 type ThrottledError struct {
-	After      time.Duration // how long to pause; below 1ms counts as 1s, above MaxThrottle as that
+	After      time.Duration // how long to pause; below 1ms counts as 1s, above MaxThrottle as MaxThrottle
 	Downstream bool          // pause every tenant, not only the job's
 	Err        error         // what was seen; may be nil
 }

@@ -46,7 +46,7 @@ func outcome(ctx context.Context, grant *queue.Grant, err error) queue.Finish {
 }
 
 // backoff returns how long a job waits after its n-th charged attempt, n from 1: between Min and
-// min(Max, Min·2ⁿ⁻¹), where r in [0, 1) is chance. The spread keeps jobs that failed together from
+// min(Max, Min·2ⁿ⁻¹), where r in [0, 1) is random. The spread keeps jobs that failed together from
 // coming back together ("full jitter", Brooker, Exponential Backoff and Jitter, 2015); Min keeps
 // them from coming back at once.
 func backoff(b shaper.Backoff, n int, r float64) time.Duration {
@@ -61,7 +61,7 @@ func backoff(b shaper.Backoff, n int, r float64) time.Duration {
 const maxErrorText = 4 << 10
 
 // clean makes an error text fit for logs, terminals and Redis: valid UTF-8, no control characters
-// but line ends and tabs, and not too long.
+// except line ends and tabs, and not too long.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Map(func(r rune) rune {

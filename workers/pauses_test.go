@@ -47,7 +47,7 @@ func TestPauseRecallsGrantedSlots(t *testing.T) {
 }
 
 // TestPauseOvertakesAnAnswer: a slot that was asked for before a pause was heard of is recalled,
-// also if its answer comes later; one that was asked for afterwards is not, since the gate knew of
+// even if its answer comes later; one that was asked for afterwards is not, since the gate knew of
 // the pause.
 func TestPauseOvertakesAnAnswer(t *testing.T) {
 	var m pauses

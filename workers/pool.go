@@ -21,7 +21,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Config is set once for a Pool. A zero field is its default.
+// Config configures a Pool. A zero field means its default.
 type Config struct {
 	Concurrency int           // places: how many jobs run at a time; default 10
 	Grace       time.Duration // how long Stop lets running jobs go on; default 30s
@@ -30,32 +30,32 @@ type Config struct {
 	Logger      *slog.Logger  // default slog.Default()
 	Metrics     *Metrics      // default: none
 
-	// These four are asynq's, so that what stands in an asynq.Config can be copied. A panic in one
+	// These four are asynq's, so that they can be copied from an asynq.Config. A panic in one
 	// of them is logged, and the default takes its place.
 
-	// BaseContext returns a context whose values a handler's context has, and whose end ends that.
-	// Default: context.Background.
+	// BaseContext returns a context whose values a handler's context has, and whose end ends it
+	// too. Default: context.Background.
 	BaseContext func() context.Context
 
-	// ErrorHandler is told of each error that a handler returned (a panic: asynq.IsPanicError),
-	// with the handler's context and task. It is not told of jobs that Stop hands back. The job has
-	// not ended before it returns. Default: nobody is told.
+	// ErrorHandler is told of each error that a handler returned (for a panic, see
+	// asynq.IsPanicError), with the handler's context and task. It is not told of jobs that Stop
+	// hands back. The job does not end before it returns. Default: nobody is told.
 	ErrorHandler asynq.ErrorHandler
 
 	// IsFailure says whether an error counts as an attempt. One that does not leaves the job all
-	// its attempts, but is one of the max_throttles starts after which it is dead all the same. It
-	// is not asked about errors that say what is to be done: SkipRetry, RevokeTask, Throttled.
-	// Default: all do.
+	// its attempts, but is one of the max_throttles starts after which the job is dead all the
+	// same. It is not asked about errors that say what to do: SkipRetry, RevokeTask, Throttled.
+	// Default: every error counts.
 	IsFailure func(error) bool
 
 	// RetryDelayFunc says how long a job waits after an error, at most MaxRetryDelay; n is how
-	// often it was retried before. It is not asked about SkipRetry, RevokeTask and Throttled.
+	// often the job was retried before. It is not asked about SkipRetry, RevokeTask and Throttled.
 	// Default: the policy's backoff.
 	RetryDelayFunc asynq.RetryDelayFunc
 
-	// Forgotten is called when Redis has lost all that it had (FLUSHALL, or a restart without its
-	// file), before the pool reports itself there again: until it returns nil the pool is given no
-	// job. Whoever set policies sets them again. Default: nothing.
+	// Forgotten is called when Redis has lost all its data (FLUSHALL, or a restart without its
+	// file), before the pool reports itself there again: until it returns nil, the pool is given no
+	// job. A program that set policies sets them again here. Default: nothing is called.
 	Forgotten func(context.Context) error
 }
 
@@ -92,7 +92,7 @@ type Pool struct {
 	log       *slog.Logger
 	bell      *doorbell
 	clock     redisClock
-	tooLate   seldom        // jobs that went back since their slots were missed
+	tooLate   seldom        // jobs that went back because their slots were missed
 	throttles throttles     // of tenants, so that the log tells of them once
 	places    chan struct{} // holds one for each ticket that is being served
 
@@ -117,12 +117,12 @@ type Pool struct {
 	idle     sync.WaitGroup // counts tickets that are being served
 }
 
-// New returns a Pool that has not started. handler is any asynq.Handler, a ServeMux with middleware
-// too, as it runs on an asynq server. Inside it JobFrom tells about the job, and so does asynq:
-// GetTaskID its id, GetRetryCount how many of its attempts were used up before this one,
-// GetMaxRetry how many there are after the first, GetQueueName its tenant. The task's ResultWriter
-// does what SetResult does, but refuses more than MaxResult bytes. docs/migrating-from-asynq.md has
-// the rest. rdb stays its owner's to close.
+// New returns a Pool that has not started. handler is any asynq.Handler, even a ServeMux with
+// middleware, as it runs on an asynq server. Inside it, JobFrom tells about the job, and so do
+// asynq's functions: GetTaskID tells its id, GetRetryCount how many of its attempts were used up
+// before this one, GetMaxRetry how many there are after the first, GetQueueName its tenant. The
+// task's ResultWriter does what SetResult does, but refuses more than MaxResult bytes.
+// docs/migrating-from-asynq.md has the rest. rdb remains the caller's to close.
 func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cfg Config) (*Pool, error) {
 	admin, err := shaper.NewAdmin(rdb, downstream)
 	if err != nil {
@@ -146,7 +146,7 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 var notInPoolID = regexp.MustCompile(`[^A-Za-z0-9-]+`)
 
 func poolID() string {
-	host, _ := os.Hostname() // only for people who read it
+	host, _ := os.Hostname() // only for human readers
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	return fmt.Sprintf("%.24s-%d-%s", notInPoolID.ReplaceAllString(host, "-"), os.Getpid(), hex.EncodeToString(b[:]))
@@ -158,10 +158,10 @@ func (p *Pool) ID() string { return p.id }
 // Ring tells the pool that tickets have arrived, see NewDispatcher.
 func (p *Pool) Ring() { p.bell.ring() }
 
-// Start begins to take jobs, and returns. The pool runs until ctx ends or Stop is called, and both
-// end it in the same order: that ctx ends is not told to running jobs, they have the grace. Stop
-// waits for either. It returns an error, and nothing runs, if Redis cannot be reached, or if the
-// pool was started or stopped before.
+// Start begins to take jobs, and returns. The pool runs until ctx ends or Stop is called. Both end
+// it in the same order: running jobs do not see ctx end, they have the grace. Stop waits in either
+// case. It returns an error, and nothing runs, if Redis cannot be reached, or if the pool was
+// started or stopped before.
 func (p *Pool) Start(ctx context.Context) error {
 	p.life.Lock()
 	defer p.life.Unlock()

@@ -25,7 +25,7 @@ import (
 
 const patience = testenv.Patience
 
-// TestMain fails where a goroutine is left of a bench.
+// TestMain fails if a bench leaves a goroutine behind.
 func TestMain(m *testing.M) {
 	testenv.Abreast(2)
 	redistest.VerifyTestMain(m)

@@ -10,10 +10,10 @@ import (
 //
 // Each call that grants a slot says what Redis' clock read at some moment between its request and
 // its reply. So the offset of the clocks, local − Redis, is at least request − reading and at most
-// reply − reading (F. Cristian, Probabilistic clock synchronization, 1989). By one call alone only
-// the latter is safe, and it moves the start by whatever the reply was late. But the offset is the
-// same for all calls, so the least of their upper bounds holds for each: it is as tight as the
-// fastest reply, and as even.
+// reply − reading (F. Cristian, Probabilistic clock synchronization, 1989). From one call alone
+// only the latter is safe, and it delays the start by as much as the reply was late. But the offset
+// is the same for all calls, so the least of their upper bounds holds for each: it is as tight as
+// the fastest reply, and as even.
 //
 // Clocks drift apart, so a bound grows with its age. A clock that stepped contradicts the bound:
 // then only the newest call counts; and a step too small to contradict it is shorter than that call
@@ -25,13 +25,13 @@ type redisClock struct {
 	told         time.Time     // when that was learnt; zero = nothing is known
 }
 
-// maxDrift is how fast two clocks drift apart at most, in millionths: what quartz does that nobody
-// disciplines.
+// maxDrift bounds how fast two clocks drift apart, in millionths: undisciplined quartz does no
+// worse.
 const maxDrift = 100
 
-// instant returns the local instant at which a slot has come. A call from asked to told said of it
-// that it was wait ahead of Redis' clock. The instant is no earlier than asked + wait, and no later
-// than told + wait.
+// instant returns the local instant at which a slot has come. A call that lasted from asked to told
+// said that the slot was wait ahead of Redis' clock. The instant is no earlier than asked + wait,
+// and no later than told + wait.
 func (k *redisClock) instant(slot time.Time, wait time.Duration, asked, told time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// seldom counts what may happen thousands of times a second, so that it fills no log. The zero
-// value is ready; it is safe for concurrent use.
+// seldom counts what may happen thousands of times a second, so that it does not fill the log. The
+// zero value is ready; it is safe for concurrent use.
 type seldom struct {
 	mu    sync.Mutex
 	count int
-	next  time.Time // when it may be told again
+	next  time.Time // when it may be logged again
 }
 
-// seldomEvery is the least time from line to line.
+// seldomEvery is the shortest time between two lines.
 const seldomEvery = 5 * time.Second
 
-// note counts one more. Where ok, it is time to tell of it, and n is how many there were since the
-// last time.
+// note counts one more. If ok, it is time to log it, and n is how many there were since the last
+// time.
 func (s *seldom) note(now time.Time) (n int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// start is one start of a job, from the grant of its slot until its end is taken down.
+// start is one start of a job, from the grant of its slot until its end is recorded.
 type start struct {
 	grant *queue.Grant
 	asked time.Time // before the call that granted the slot
@@ -25,15 +25,16 @@ type start struct {
 	end   context.CancelCauseFunc
 	ctx   context.Context
 
-	wait   context.Context // until the slot; ends when the pool stops, or when recall says that the slot shall not be used
+	wait   context.Context // until the slot; ends when the pool stops, or when recall says that the slot must not be used
 	recall context.CancelFunc
 
-	begun atomic.Bool // the handler has, or is about to in this instant
+	begun atomic.Bool // the handler has begun, or is about to at this instant
 
 	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
 }
 
-// ticket is asynq's handler. It returns nil whatever comes of the job: asynq must never retry one.
+// ticket is asynq's handler. It returns nil whatever becomes of the job: asynq must never retry
+// one.
 func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 	t, err := queue.ParseTicket(string(task.Payload()))
 	if err != nil {
@@ -41,7 +42,7 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 		return nil
 	}
 	// asynq frees a worker's place when its own lease of a ticket ends (after 30 s without Redis),
-	// although the handler still runs.
+	// even though the handler still runs.
 	select {
 	case p.places <- struct{}{}:
 		defer func() { <-p.places }()
@@ -62,7 +63,7 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 	return nil
 }
 
-// chain runs the job of a ticket, and then, for a while, the jobs that it is given on finishing
+// chain runs the job of a ticket, and then, for a while, the jobs that it is given when it finishes
 // one.
 func (p *Pool) chain(t queue.Ticket) {
 	until := time.Now().Add(p.cfg.ChainFor)
@@ -82,7 +83,7 @@ func (p *Pool) giveBack(t queue.Ticket) {
 }
 
 // enter asks for a slot. It asks again, under the same token, while the answer is an error: the
-// slot may be granted, and only the answer tells.
+// slot may have been granted, and only an answer tells.
 func (p *Pool) enter(t queue.Ticket) *start {
 	token := queue.NewToken(p.id)
 	var s *start
@@ -102,7 +103,7 @@ func (p *Pool) enter(t queue.Ticket) *start {
 	return s
 }
 
-// granted enters a start into the books of the pool, so that its lease is kept up. err tells that
+// granted enters a start into the books of the pool, so that its lease is kept up. err says that
 // its job cannot be read.
 func (p *Pool) granted(g *queue.Grant, asked time.Time, err error) *start {
 	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Ahead, asked, time.Now())}
@@ -167,12 +168,12 @@ func (p *Pool) run(s *start, more bool) *start {
 	return p.finish(s, f)
 }
 
-// maxMissed is how many slots in a row a start may miss before its job goes back: the round trip to
-// Redis is longer than the tolerance then, and asking on would only burn slots.
+// maxMissed is how many slots in a row a start may miss before its job goes back: by then the round
+// trip to Redis is longer than the tolerance, and asking on would only burn slots.
 const maxMissed = 5
 
-// inSlot runs the handler in the slot of s, or in another one if that was missed. False: there was
-// no start, and the job is off the books.
+// inSlot runs the handler in the slot of s, or in another one if that was missed. started is false
+// if there was no start; then the job is off the books.
 func (p *Pool) inSlot(s *start) (f queue.Finish, started bool) {
 	for missed := 0; ; missed++ {
 		f, late, how := p.handle(s)
@@ -243,18 +244,18 @@ type slotUse int
 
 const (
 	missedSlot slotUse = iota // it passed by more than the tolerance
-	calledOff                 // the pool stops, the tenant was paused, or the job was cancelled; then its end is taken down when it goes back
+	calledOff                 // the pool stops, the tenant was paused, or the job was cancelled; then its end is recorded when it goes back
 	hasStarted
 )
 
-// handle sleeps until the slot of s, runs the handler, waits for its return, also beyond the end of
-// its context (a handler keeps its place as long as it runs), and tells what to report. A panic and
-// runtime.Goexit are errors.
+// handle sleeps until the slot of s, runs the handler, waits for its return, even beyond the end of
+// its context (a handler keeps its place as long as it runs), and returns what to report. A panic
+// and runtime.Goexit are errors.
 //
 // The wait is anchored on both ends of the calls that grant slots. It ends when the slot has surely
-// come, by the reply to this call or to one that was answered faster (redisClock); and no later
-// than request + wait + τ, since Redis' clock stood at the instant of the grant no earlier than the
-// request was sent. Whoever missed that asks for another slot.
+// come, judging by the reply to this call or to one that was answered faster (redisClock); and no
+// later than request + wait + τ, since Redis' clock reached the instant of the grant no earlier
+// than the request was sent. A start that misses that asks for another slot.
 func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse) {
 	g, at := s.grant, s.at
 	ctx, cancel := context.WithDeadlineCause(s.ctx, at.Add(g.Timeout), errTimeout)
@@ -265,8 +266,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 	ctx, stop := endsWith(ctx, base)
 	defer stop()
 	slot := s.asked.Add(g.Ahead) // or a little earlier
-	// In a goroutine of asynq's, so that Goexit ends only the handler. It sleeps itself, so that no
-	// switch follows the sleep.
+	// This runs in a goroutine of asynq's, so that Goexit ends only the handler. That goroutine
+	// also does the sleeping, so that no switch follows the sleep.
 	err := p.tasks.run(ctx, base, g, func(ctx context.Context, task *asynq.Task) {
 		lost := fmt.Errorf("handler ended its goroutine: %w", errHandler) // unless something else becomes of it
 		defer func() {
@@ -283,8 +284,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 			how = calledOff
 			return
 		}
-		// Nothing stands between this look at the clock and the handler, lest a busy machine find
-		// time there.
+		// Nothing comes between this look at the clock and the handler, where a busy machine could
+		// lose time.
 		if late = time.Since(slot); late > g.Tolerance {
 			return
 		}
@@ -314,8 +315,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 
 var errHandler = errors.New("fault in the handler")
 
-// finish reports how a start ended until Redis takes it down, and returns the next start, if it was
-// given one.
+// finish reports how a start ended until Redis has recorded it, and returns the next start, if it
+// was given one.
 func (p *Pool) finish(s *start, f queue.Finish) *start {
 	defer p.forget(s)
 	p.mu.Lock()
@@ -342,8 +343,7 @@ func (p *Pool) finish(s *start, f queue.Finish) *start {
 	return next
 }
 
-// insist repeats a call, each of which may be repeated, until it succeeds; false if ctx ended
-// before.
+// insist repeats a call, which must bear repeating, until it succeeds; false if ctx ended first.
 func (p *Pool) insist(ctx context.Context, doing string, call func(context.Context) error) bool {
 	pause := again.Pause{First: 20 * time.Millisecond, Most: time.Second}
 	for failed := false; ; failed = true {

@@ -118,7 +118,7 @@ func TestStopHandsBack(t *testing.T) {
 	}
 }
 
-// TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers have their
+// TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers get their
 // grace.
 func TestStopWithoutRedis(t *testing.T) {
 	t.Parallel()
@@ -171,7 +171,7 @@ func (f dispatcherFunc) Dispatch(ctx context.Context, tickets []string) error {
 }
 
 // TestTheEndOfTheContextIsAStop: nothing starts any more, what runs ends within the grace and is
-// not told, and the pool takes its leave, though nobody calls Stop; which waits for all that.
+// not told, and the pool takes its leave, though nobody calls Stop; a Stop waits for all that.
 func TestTheEndOfTheContextIsAStop(t *testing.T) {
 	t.Parallel()
 	begun, release := make(chan context.Context, 1), make(chan struct{})

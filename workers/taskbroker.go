@@ -15,9 +15,9 @@ import (
 )
 
 // taskBroker is what the asynq server of a taskMaker takes for Redis. It hands out the messages
-// that there are to run, and takes results; all else succeeds and does nothing, and nothing is ever
-// connected to. Like heldClient it knows asynq's calls by their keys; the probe of newTaskMaker
-// finds out if it does not.
+// that are to be run, and takes results; everything else succeeds and does nothing, and no
+// connection is ever made. Like heldClient it knows asynq's calls by their keys; the probe of
+// newTaskMaker finds out if that fails.
 type taskBroker struct {
 	redis.UniversalClient
 	tasks *taskMaker
@@ -67,8 +67,8 @@ func (doNothing) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	return func(context.Context, []redis.Cmder) error { return nil }
 }
 
-// Fields of asynq's TaskMessage. They do not change from version to version, since these messages
-// lie in people's Redis.
+// Fields of asynq's TaskMessage. They do not change from version to version, since such messages
+// are stored in people's Redis.
 const (
 	fieldType    = 1
 	fieldPayload = 2
@@ -82,7 +82,7 @@ const (
 	fieldName, fieldValue = 1, 2 // of a header
 )
 
-// noTimeout is further away than anybody's: the job's own is our business.
+// noTimeout is longer than any job's timeout, which is our business.
 const noTimeout = uint64(100 * 365 * 24 * time.Hour / time.Second)
 
 // messageOf encodes a job as asynq does a task (protocol buffers).

@@ -15,20 +15,20 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
-// What asynq.GetTaskID and its kin read from a context, and a task's ResultWriter, only asynq's
-// server can make, and only of a message that it took from its broker. So a pool has a second asynq
+// Only asynq's server can make what asynq.GetTaskID and its kin read from a context, and a task's
+// ResultWriter, and only from a message that it took from its broker. So a pool has a second asynq
 // server, whose broker is in the memory of this process: it is handed a message for each start of a
-// job, and runs the start. Nothing of asynq's inside is touched, and Redis hears nothing of it.
+// job, and runs the start. None of asynq's internals are touched, and Redis hears nothing of it.
 
 // taskMaker runs functions in what asynq makes of a job: its context and its task.
 type taskMaker struct {
 	server *asynq.Server
 	queue  chan *making  // hands them to asynq's one loop
 	bases  chan *making  // the one whose message was taken, until its base context is asked for
-	closed chan struct{} // no more are taken
+	closed chan struct{} // no more messages are taken
 
 	mu    sync.Mutex
-	byKey map[string]*making // by the key under which asynq thinks that the task lies
+	byKey map[string]*making // by the key under which asynq thinks that the task is stored
 
 	panicked error // what asynq makes of a panic
 }
@@ -40,7 +40,7 @@ type making struct {
 	ctx     context.Context // ours
 	run     func(context.Context, *asynq.Task)
 
-	base context.Context // asynq's context stands on it
+	base context.Context // asynq's context is derived from it
 	end  context.CancelFunc
 	done chan struct{} // run has ended, or will not begin: err
 	err  error
@@ -48,8 +48,8 @@ type making struct {
 
 type makingKey struct{}
 
-// newTaskMaker returns a taskMaker that has room for so many functions at a time, once it has seen
-// that asynq makes what it should.
+// newTaskMaker returns a taskMaker with room for so many functions at a time, once it has seen that
+// asynq makes what it should.
 func newTaskMaker(ctx context.Context, places int) (*taskMaker, error) {
 	return newTaskMakerOn(ctx, places, newTaskBroker)
 }
@@ -60,7 +60,7 @@ func newTaskMakerOn(ctx context.Context, places int, broker func(*taskMaker) red
 	m.server = asynq.NewServerFromRedisClient(broker(m), asynq.Config{
 		Concurrency:       places,
 		BaseContext:       m.base,
-		TaskCheckInterval: time.Millisecond, // only slept once there is nothing any more
+		TaskCheckInterval: time.Millisecond, // only slept once no more messages come
 		ShutdownTimeout:   time.Millisecond, // Pool.Stop has waited for everything before
 		ErrorHandler: asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
 			if asynq.IsPanicError(err) { // only probe lets one through
@@ -71,7 +71,7 @@ func newTaskMakerOn(ctx context.Context, places int, broker func(*taskMaker) red
 			}
 		}),
 		LogLevel: asynq.FatalLevel,
-		Logger:   quiet{}, // there is nothing that could interest anybody: errors come back from run
+		Logger:   quiet{}, // nothing here could interest anybody: errors come back from run
 	})
 	if err := m.server.Start(asynq.HandlerFunc(m.handle)); err != nil {
 		return nil, fmt.Errorf("start asynq's server for contexts: %w", err)
@@ -93,14 +93,14 @@ func (m *taskMaker) close() {
 
 var errTaskMakerClosed = errors.New("the pool has stopped")
 
-// run calls f in a goroutine, and with a context and a task, of asynq's. The context is ctx, but
-// also has what asynq knows of the job, and the values of `values`; what is written to the task's
-// ResultWriter goes to SetResult. It returns when f has, also by Goexit; f must not panic. An error
-// means that f was not called.
+// run calls f in a goroutine of asynq's, with a context and a task of asynq's. The context is ctx,
+// but also has what asynq knows of the job, and the values of `values`; what is written to the
+// task's ResultWriter goes to SetResult. It returns when f has, even by Goexit; f must not panic.
+// An error means that f was not called.
 func (m *taskMaker) run(ctx, values context.Context, g *queue.Grant, f func(context.Context, *asynq.Task)) error {
 	j := &making{message: messageOf(g), key: "asynq:{" + g.Tenant + "}:t:" + g.ID, ctx: ctx, run: f, done: make(chan struct{})}
-	// It has not ended, whatever ctx has, when asynq begins: else asynq would not. Nobody has to
-	// end it, since it has no parent.
+	// This context must not have ended when asynq begins, even if ctx has: otherwise asynq would
+	// not begin. Nobody has to end it, since it has no parent.
 	j.base, j.end = context.WithCancel(context.WithValue(context.WithoutCancel(values), makingKey{}, j))
 	m.mu.Lock()
 	m.byKey[j.key] = j
@@ -121,12 +121,12 @@ func (m *taskMaker) run(ctx, values context.Context, g *queue.Grant, f func(cont
 	return j.err
 }
 
-// take hands a message to asynq's loop; false, when there will be none any more.
+// take hands a message to asynq's loop; false once there will be no more.
 func (m *taskMaker) take() (message string, ok bool) {
 	select {
 	case j := <-m.queue:
 		select {
-		case m.bases <- j: // waits until the one before has its base
+		case m.bases <- j: // waits until the previous one has its base
 			return j.message, true
 		case <-m.closed:
 			j.err = errTaskMakerClosed
@@ -138,8 +138,8 @@ func (m *taskMaker) take() (message string, ok bool) {
 	}
 }
 
-// base is what asynq makes a context of. It asks once for each message, and the next one is not
-// handed out before it has asked for this one, see take.
+// base returns what asynq derives a context from. asynq asks once for each message, and the next
+// one is not handed out before it has asked for this one: see take.
 func (m *taskMaker) base() context.Context {
 	select {
 	case j := <-m.bases:
@@ -160,7 +160,7 @@ func (m *taskMaker) handle(ctx context.Context, task *asynq.Task) error {
 	returned := false
 	defer func() {
 		if r := recover(); r != nil {
-			panic(r) // asynq makes an error of it
+			panic(r) // asynq turns it into an error
 		}
 		if !returned { // Goexit, of which asynq would never hear
 			j.end()
@@ -171,14 +171,14 @@ func (m *taskMaker) handle(ctx context.Context, task *asynq.Task) error {
 	return nil
 }
 
-// write keeps the result of the task that lies under a key.
+// write keeps the result of the task that is stored under a key.
 func (m *taskMaker) write(key string, result []byte) error {
 	m.mu.Lock()
 	j := m.byKey[key]
 	m.mu.Unlock()
 	switch {
 	case j == nil:
-		return errors.New("its handler does not run any more")
+		return errors.New("its handler no longer runs")
 	case len(result) > MaxResult:
 		return fmt.Errorf("result of %d bytes: want at most %d; store it elsewhere and write where it is", len(result), MaxResult)
 	}
@@ -186,14 +186,14 @@ func (m *taskMaker) write(key string, result []byte) error {
 	return nil
 }
 
-// taskContext is a context that has the values of another one too.
+// taskContext is a context that also has the values of another one.
 type taskContext struct {
 	context.Context
 	asynqs context.Context
 }
 
 // Value implements context.Context. Package context asks in this way which context ends this one
-// and why, so its own come first.
+// and why, so the embedded one's come first.
 func (c taskContext) Value(key any) any {
 	if v := c.Context.Value(key); v != nil {
 		return v
@@ -213,7 +213,7 @@ func (e *panicError) Error() string {
 func (e *panicError) Unwrap() []error { return []error{errHandler, e.panicked} }
 
 // probePatience is how long asynq may take to make the first task. It takes less than a
-// millisecond. A test has less.
+// millisecond. A test waits less.
 var probePatience = 30 * time.Second
 
 var errNothingRuns = errors.New("asynq's server runs nothing")

@@ -35,8 +35,8 @@ func grantOf(tenant, id string) *queue.Grant {
 	return g
 }
 
-// TestTasksAreNotMixedUp makes many at a time, of the same ids in many tenants. Each function finds
-// the context, the task, the values and the writer of its own job.
+// TestTasksAreNotMixedUp makes many at a time, with the same ids in many tenants. Each function
+// finds the context, the task, the values and the writer of its own job.
 func TestTasksAreNotMixedUp(t *testing.T) {
 	m := testMaker(t, 8)
 	type key struct{}

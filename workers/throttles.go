@@ -8,16 +8,16 @@ import (
 )
 
 // throttles remembers which tenants' downstream lets nothing through, so that the log says so once,
-// and once that it is over. Other pools may have seen what happened in between. The zero value is
-// ready; it is safe for concurrent use.
+// and says once that it is over. Other pools may have seen what happened in between. The zero value
+// is ready; it is safe for concurrent use.
 type throttles struct {
 	mu  sync.Mutex
-	row map[string]int // tenants that were told of, to their last throttled starts in a row that this pool heard of
+	row map[string]int // tenants that the log told of, to their latest number of throttled starts in a row, as this pool heard
 }
 
-// note records that a start ended: how many of its tenant were throttled in a row, 0 = this one was
-// not. It tells whether an episode is over, and whether one has begun; both, where that was not
-// seen here.
+// note records that a start ended; row is how many starts of its tenant were throttled in a row, 0
+// if this one was not. It tells whether an episode is over, and whether one has begun: both, where
+// what came in between was not seen here.
 func (m *throttles) note(tenant string, row int) (over, begun bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *Pool) tellThrottles(tenant string, f queue.Finish, end queue.Finished) 
 		p.log.Info("the downstream lets jobs through again", "tenant", tenant)
 	}
 	if begun {
-		p.log.Warn("the downstream lets nothing through: one start after the other is throttled", "tenant", tenant,
+		p.log.Warn("the downstream lets nothing through: start after start is throttled", "tenant", tenant,
 			"in_a_row", end.InARow, "err", f.Text)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// An episode is told of once, and its end once, also where other pools saw part of it.
+// The log tells of an episode once, and of its end once, even where other pools saw part of it.
 func TestThrottlesAreToldOnce(t *testing.T) {
 	var m throttles
 	got := ""

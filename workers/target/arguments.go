@@ -19,7 +19,7 @@ type template []piece
 // piece is literal text, or a placeholder where field is set.
 type piece struct {
 	text  string
-	field []string // the way to a field of the payload, or {"job", …}
+	field []string // the path to a field of the payload, or {"job", …}
 	ofJob bool
 }
 
@@ -92,7 +92,7 @@ func (t template) fixed() bool {
 }
 
 // expand returns the argument for one job; lookup finds a field of its payload. An argument that
-// does not start with text of the configuration must not turn out to be an option: only the
+// does not start with text from the configuration must not turn out to be an option: only the
 // operator gives those.
 func (t template) expand(info workers.Info, lookup func(path []string) (string, error)) (string, error) {
 	var b strings.Builder
@@ -163,8 +163,8 @@ func readObject(text []byte) (object, error) {
 	return fields, err
 }
 
-// readFields reads a payload that must be one JSON object. Objects in it are read when a field of
-// theirs is asked for.
+// readFields reads a payload that must be one JSON object. Objects in it are read when one of their
+// fields is asked for.
 func readFields(payload []byte) (object, error) {
 	fields, err := readObject(payload)
 	if told := (*strict.Error)(nil); errors.As(err, &told) && told.Name != "" {

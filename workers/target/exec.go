@@ -1,4 +1,4 @@
-// Package target has handlers for those who write none: NewExec runs a command for each job,
+// Package target provides handlers for those who write none: NewExec runs a command for each job,
 // NewHTTP posts each job to a URL. A workers.Pool runs them, as it does any asynq.Handler.
 //
 // What a command or a server answers becomes what a handler returns: success with a result, an
@@ -34,7 +34,8 @@ type ExecConfig struct {
 	// worker's PATH or, where it has a slash, from the worker's directory. The other arguments may
 	// hold placeholders:
 	//
-	//	{payload.FIELD}   a string, number or boolean of a JSON payload; {payload.a.b} reaches inside objects
+	//	{payload.FIELD}   a string, number or boolean of a JSON payload;
+	//	                  {payload.a.b} reaches inside objects
 	//	{FIELD}           the same, for short
 	//	{job.id} {job.tenant} {job.attempt}
 	//	{{NAME}}          the text {NAME}
@@ -45,10 +46,10 @@ type ExecConfig struct {
 	// file elsewhere.
 	Argv []string
 
-	// Env are variables that the command gets beside PATH (the worker's, unless named here) and
+	// Env are variables that the command gets besides PATH (the worker's, unless named here) and
 	// SHAPER_JOB_ID, SHAPER_JOB_TENANT, SHAPER_JOB_DOWNSTREAM, SHAPER_JOB_TYPE, SHAPER_JOB_ATTEMPT
 	// and SHAPER_JOB_SLOT (µs since the epoch); all but the id also under their old names, without
-	// JOB_. It gets nothing else; not even HOME, where programs look for credentials. To enqueue a
+	// JOB_. It gets nothing else, not even HOME, where programs look for credentials. To enqueue a
 	// next step it needs SHAPER_REDIS.
 	Env map[string]string
 
@@ -64,8 +65,8 @@ const (
 	exitTempFail = 75 // EX_TEMPFAIL: slow down
 )
 
-// maxStderr is how much of stderr an error text repeats; with what stands before it, 4 KiB are not
-// exceeded.
+// maxStderr is how much of stderr an error text repeats; together with what comes before it, that
+// is at most 4 KiB.
 const maxStderr = 4<<10 - 512
 
 // execTarget is the handler behind NewExec.
@@ -83,14 +84,14 @@ type execTarget struct {
 //
 // The payload is the command's stdin, which it need not read. The exit status decides: 0 is
 // success, and the start of stdout becomes the job's result. 75 is a *workers.ThrottledError. 64
-// and 65 wrap asynq.SkipRetry, as does a payload that does not fill the arguments. All else is an
-// error to be retried, with the end of stderr in its text.
+// and 65 wrap asynq.SkipRetry, as does a payload that cannot fill the arguments. Anything else is
+// an error to be retried, with the end of stderr in its text.
 //
 // The command leads a process group of its own. When the job's context ends, the group gets SIGTERM
-// and, KillDelay later, SIGKILL; at once SIGKILL when the lease was lost, as another worker may
-// already run the job. From then on no exit status counts as success: many programs exit 0 on
-// SIGTERM with their work undone. When the command exits, what is left of its group is killed. A
-// process that leaves the group escapes that, but cannot hold the job. On Linux the command, not
+// and, KillDelay later, SIGKILL; if the lease was lost it gets SIGKILL at once, since another
+// worker may already run the job. From then on no exit status counts as success: many programs exit
+// 0 on SIGTERM with their work undone. When the command exits, what is left of its group is killed.
+// A process that leaves the group escapes that, but cannot hold the job. On Linux the command, not
 // its children, is also killed when the worker dies.
 //
 // Working directory, umask, resource limits and user are the worker's. Exec targets need Unix.

@@ -27,9 +27,9 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	// Pdeathsig fires when the thread that started the command dies, not the process. Were the
-	// thread given back, a goroutine that locks it and ends could take it along. Waiting blocks a
-	// thread anyway: keep this one.
+	// Pdeathsig fires when the thread that started the command dies, not the process. If the thread
+	// were given back, a goroutine that locks it and ends could end it too. Waiting blocks a thread
+	// anyway: keep this one.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -46,8 +46,8 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 		close(exited)
 		g.retire()
 	})
-	// The leader stays a zombie while the rest is killed, so that its id, the group's, cannot be
-	// another's by then.
+	// The leader stays a zombie while the rest is killed, so that its id, which is also the
+	// group's, cannot be reused before that is done.
 	if awaitExit(cmd.Process.Pid) {
 		leaderGone()
 	}
@@ -56,8 +56,8 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 	if cmd.ProcessState == nil {
 		return interrupted, err
 	}
-	// Errors of copying are not the job's: it may close its stdin unread, and a stranger may keep
-	// its stdout.
+	// Errors of copying do not concern the job: it may close its stdin unread, and a stranger may
+	// keep its stdout.
 	return interrupted, nil
 }
 
@@ -85,7 +85,7 @@ func (g *group) signal(sig syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.id > 0 {
-		_ = syscall.Kill(-g.id, sig) // the one error, ESRCH, says that nobody is left
+		_ = syscall.Kill(-g.id, sig) // the only error, ESRCH, says that nobody is left
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groupAttr makes a command lead its own group, and die with the worker however that ends.
+// groupAttr makes a command lead its own group, and die with the worker, however the worker ends.
 func groupAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -154,7 +154,7 @@ func TestExecStartsNothingTooLate(t *testing.T) {
 	}
 }
 
-// A worker that is killed takes its commands along.
+// A worker that is killed takes its commands with it.
 func TestExecDiesWithTheWorker(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs Pdeathsig")

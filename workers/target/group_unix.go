@@ -9,6 +9,6 @@ func groupAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// awaitExit returns false: there is no portable way to see an exit without taking it. So here the
-// rest of a group is killed only after pipeGrace, if it keeps the pipes.
+// awaitExit returns false: there is no portable way to see an exit without reaping the child. So
+// here the rest of a group is killed only after pipeGrace, if it keeps the pipes.
 func awaitExit(int) bool { return false }

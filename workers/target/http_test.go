@@ -125,7 +125,7 @@ func TestHTTPDoesNotFollowRedirects(t *testing.T) {
 	}
 }
 
-// The environment's proxy is read once a process and never used for loopback addresses, so a
+// The environment's proxy is read once per process and never used for loopback addresses, so a
 // request would not show whether it is obeyed; the transport's own setting does.
 func TestHTTPIgnoresProxyOfEnvironment(t *testing.T) {
 	target := newHTTPTest(t, HTTPConfig{URL: "http://example.com"})

@@ -13,7 +13,7 @@ import (
 // What a target's error means to the pool.
 const ok, failed, hopeless, throttled = "ok", "error", "hopeless", "throttled"
 
-// meaningOf returns what err means. Whoever is throttled is to wait for after, and only its tenant.
+// meaningOf returns what err means. A throttled job must wait for after, and only its tenant.
 func meaningOf(t *testing.T, err error, after time.Duration) string {
 	t.Helper()
 	var te *workers.ThrottledError

@@ -38,7 +38,7 @@ func responseError(status int, h http.Header, now time.Time, text string) error 
 var secondsRE = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]+)?$`)
 
 // retryAfter reads Retry-After, a number of seconds or an HTTP date in one of its three forms; ok
-// is false where there is none. It is at least a second, for "0" and a time that has passed still
+// is false where there is none. It is at least a second, since "0" and a time that has passed still
 // ask to slow down, and at most workers.MaxThrottle. What is neither a number nor a date counts as
 // a second, too. A date counts from the response's own Date where there is one, so that a clock set
 // differently on the two sides does no harm, else from now.

@@ -26,8 +26,8 @@ func (e *hopelessError) Unwrap() error { return asynq.SkipRetry }
 var escapeRE = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]`)
 
 // oneLine makes foreign bytes fit for a log, a terminal and Redis: valid UTF-8 on one line.
-// Terminal escapes go, invalid bytes become U+FFFD, each run of blanks, line ends and whatever else
-// does not print one blank.
+// Terminal escapes are dropped, invalid bytes become U+FFFD, and each run of blanks, line ends and
+// anything else that does not print becomes one blank.
 func oneLine(b []byte) string {
 	s := strings.ToValidUTF8(string(escapeRE.ReplaceAll(b, nil)), "\uFFFD")
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool {
@@ -58,7 +58,7 @@ func cutTail(s string, n int) string {
 	return "…" + s[i:]
 }
 
-// headBuffer is a Writer that keeps the first max bytes and takes, and forgets, the rest.
+// headBuffer is a Writer that keeps the first max bytes, and accepts and forgets the rest.
 type headBuffer struct {
 	max int
 	buf []byte
