@@ -9,7 +9,7 @@ import (
 
 const ms = time.Millisecond
 
-// What was told is a floor, also beyond Most; chance only adds, and to each something else.
+// What was told is a floor, even beyond Most; chance only adds, and something different for each.
 func TestNextIsNeverEarly(t *testing.T) {
 	for _, told := range []time.Duration{-1, 0, 1, 7 * ms, 100 * ms, time.Hour} {
 		seen := map[time.Duration]bool{}

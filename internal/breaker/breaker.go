@@ -15,14 +15,13 @@ const (
 	For   = 250 * time.Millisecond // and how long until a call may try again
 )
 
-// Breaker decides which calls are made. Closed, it lets all through, until After calls in
-// a row have failed. Open, it lets none through for For; then half-open, one at a time,
-// whose success closes it and whose failure opens it for For again. The pause does not
-// grow: so a store that is back is found within For of the next call, and while it is away
-// one caller in For waits for it.
+// Breaker decides which calls are made. Closed, it lets all through, until After calls in a row
+// have failed. Open, it lets none through for For; then, half-open, it lets through one at a time,
+// whose success closes it and whose failure opens it for For again. The pause does not grow, so a
+// store that is back is found within For of the next call, and while it is away one caller per For
+// waits for it.
 //
-// The zero value is closed. Its methods take the instant, and may be called by many
-// goroutines.
+// The zero value is closed. Its methods take the current instant, and are safe for concurrent use.
 type Breaker struct {
 	mu       sync.Mutex
 	failures int       // in a row
@@ -30,7 +29,7 @@ type Breaker struct {
 	probing  bool      // a call is under way that will decide
 }
 
-// Pass is the leave to make one call, to be given back with its outcome.
+// Pass is permission to make one call, to be given back with the call's outcome.
 type Pass struct{ probe bool }
 
 // Enter reports whether a call may be made now.
@@ -47,8 +46,8 @@ func (b *Breaker) Enter(now time.Time) (Pass, bool) {
 	return Pass{probe: true}, true
 }
 
-// Succeeded gives a pass back. Of calls that began before the breaker opened, and end
-// after, no notice is taken.
+// Succeeded gives a pass back. Calls that began before the breaker opened and end afterwards are
+// ignored.
 func (b *Breaker) Succeeded(p Pass) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,8 +91,9 @@ func (b *Breaker) State(now time.Time) (time.Duration, bool) {
 	return max(0, b.until.Sub(now)), b.until.IsZero()
 }
 
-// Away reports whether an error of Redis says that it is away, or no help to anybody. Any other
-// answer, such as WRONGTYPE, speaks of the keys of one caller, for whom others must not pay.
+// Away reports whether an error of Redis says that Redis is away, or of no use to anybody. Any
+// other answer, such as WRONGTYPE, is about the keys of one caller, and others must not pay for
+// that.
 func Away(err error) bool {
 	var answer redis.Error
 	if err == nil || !errors.As(err, &answer) {

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Value shortens a name or a value for a message, and says then how long it was.
+// Value shortens a name or a value for a message, and then says how long it was.
 func Value(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -16,7 +16,7 @@ func Value(s string) string {
 	return fmt.Sprintf("%s (%d bytes)", Bytes(s, most), len(s))
 }
 
-// Bytes keeps the beginning of s, whole characters of at most n bytes, and the ellipsis.
+// Bytes shortens s to whole characters of at most n bytes, and an ellipsis.
 func Bytes(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -27,7 +27,7 @@ func Bytes(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
-// Cell shortens a text for a table: to its first line, and n characters of it.
+// Cell shortens a text for a table: to its first line, and at most n characters of that.
 func Cell(s string, n int) string {
 	s, _, _ = strings.Cut(s, "\n")
 	if r := []rune(s); len(r) > n {

@@ -1,9 +1,9 @@
-// Package coalesce lets calls that are made at the same time share one.
+// Package coalesce lets calls that are made at the same time go out as one.
 //
 // Why: with many callers the round trip, not the work, is what a call costs, on both sides (a
 // write, a read and a wake-up each). A call that comes while few are under way goes at once; those
-// who come meanwhile go together with the next. So a lone caller waits for nobody, and the busier
-// it gets, the larger the batches.
+// that come when the places are taken go together, as the next batch. So a lone caller waits for
+// nobody, and the busier it gets, the larger the batches.
 package coalesce
 
 import (
@@ -16,8 +16,8 @@ import (
 // inFlight is how many batches of a group are under way at a time.
 const inFlight = 2
 
-// Group batches calls of one kind. It is safe for concurrent use. Its goroutines are those of the
-// batches that are shared: at most inFlight, and none once nobody waits.
+// Group batches calls of one kind. It is safe for concurrent use. It has a goroutine only for each
+// shared batch: at most inFlight, and none once nobody waits.
 type Group[In, Out any] struct {
 	max int
 	run func(ctx context.Context, batch []In) []Out
@@ -28,10 +28,10 @@ type Group[In, Out any] struct {
 }
 
 // New returns a Group whose batches hold at most max calls. run handles a batch and returns an
-// answer for each call, in order, an error among them. The context of a batch of one is its
-// caller's. That of several ends when all of them are gone, carries their latest deadline, where
-// each has one, and has the values of the first. Where a call may hang for longer than that, run
-// bounds itself.
+// answer for each call, in order; errors are part of the answers. The context of a batch of one is
+// its caller's. That of several ends when all of them are gone, carries their latest deadline, if
+// each has one, and has the values of the first. If a call may hang for longer than that, run must
+// bound it.
 func New[In, Out any](max int, run func(ctx context.Context, batch []In) []Out) *Group[In, Out] {
 	return &Group[In, Out]{max: max, run: run}
 }
@@ -44,10 +44,10 @@ type call[In, Out any] struct {
 	flight *flight       // that of its batch; nil while it waits, and if it is the only one
 }
 
-// Do has in handled and returns the answer. When ctx ends while it waits for others it returns
-// ctx's error at once; the call may then be made or not. A caller that is alone handles its call
-// itself, since a goroutine would cost it a third more; its wait ends as run heeds ctx. Calls that
-// wait go in the order in which they came.
+// Do has in handled and returns the answer. If ctx ends while it waits for others, it returns ctx's
+// error at once, whether or not the call is then made. A caller that is alone handles its call
+// itself, since a goroutine would cost it a third more; how soon the end of ctx ends its wait is up
+// to run. Calls that wait go in the order in which they came.
 func (g *Group[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	var none Out
 	if err := ctx.Err(); err != nil {
@@ -83,7 +83,7 @@ func (g *Group[In, Out]) Do(ctx context.Context, in In) (Out, error) {
 	return none, ctx.Err()
 }
 
-// land gives the place of a caller that was alone to those who wait.
+// land hands the place of a caller that was alone to those who wait.
 func (g *Group[In, Out]) land() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +114,7 @@ func (g *Group[In, Out]) fly() {
 	}
 }
 
-// next takes those who wait on a flight; where there are none, a place becomes free.
+// next takes those who wait on a flight; if there are none, the place becomes free.
 func (g *Group[In, Out]) next() []*call[In, Out] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,8 +148,8 @@ type flight struct {
 	aboard int       // callers who wait for it; the group's mutex guards it
 }
 
-// Deadline implements context.Context. Nothing but the callers, of whom the last leaves at that
-// time, ends the context then; but a connection heeds deadlines only.
+// Deadline implements context.Context. The context ends then only because the last of its callers
+// leaves; the deadline is told because a connection heeds nothing else.
 func (f *flight) Deadline() (time.Time, bool) { return f.end, !f.end.IsZero() }
 
 func (f *flight) leave() {

@@ -92,7 +92,7 @@ func newHeld(t *testing.T) *held {
 	return h
 }
 
-// do makes a call, which is to end with want.
+// do makes a call, which must end with want.
 func (h *held) do(ctx context.Context, in int, want error) {
 	h.callers.Go(func() {
 		got, err := h.Do(ctx, in)
@@ -119,8 +119,8 @@ func (h *held) awaitWaiting(n int) {
 	until(h.t, h.Group, "all wait", func() bool { return len(h.waiting) == n })
 }
 
-// Those who come while the places are taken go together, in the order in which they came; who gives
-// up meanwhile is not handled.
+// Those who come while the places are taken go together, in the order in which they came; whoever
+// gives up meanwhile is not handled.
 func TestTogether(t *testing.T) {
 	h := newHeld(t)
 	places := h.fill()
@@ -145,9 +145,9 @@ func TestTogether(t *testing.T) {
 	close(b.done)
 }
 
-// Each caller's own context ends its own wait, also of the one whose call began the batch, and of
-// one that is in a batch alone after it has waited. The batch goes on for the others, until there
-// are none.
+// Each caller's own context ends its own wait, even that of the caller whose call began the batch,
+// and that of one who is alone in a batch after waiting. The batch goes on for the others, until
+// there are none.
 func TestLeave(t *testing.T) {
 	for _, callers := range []int{1, 2, 5} {
 		h := newHeld(t)
@@ -170,7 +170,8 @@ func TestLeave(t *testing.T) {
 		}
 		<-b.ctx.Done()
 
-		// While it hangs, whoever comes waits for the other place, and no longer than he can.
+		// While it hangs, whoever comes waits for the other place, and no longer than its context
+		// allows.
 		late, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		h.do(late, 5, context.DeadlineExceeded)
 		<-h.left
@@ -204,7 +205,7 @@ func TestStay(t *testing.T) {
 }
 
 // A batch has the latest deadline of its callers, and none where one of them has none: a connection
-// heeds deadlines, and no other end of a context. It has the values of the first.
+// heeds deadlines, and no other way in which a context ends. It has the values of the first.
 func TestDeadlineOfABatch(t *testing.T) {
 	type key struct{}
 	within := func(d time.Duration) context.Context {

@@ -3,7 +3,7 @@
 //
 // The code that talks to Redis says Hit before and after each call. In a build with the tag
 // crashpoints, the n-th hit of the point that the environment names (SHAPER_CRASH=gate.after:3)
-// kills the process; any other build has nothing of it.
+// kills the process; any other build contains none of this.
 package crashpoint
 
 import "slices"
@@ -11,8 +11,8 @@ import "slices"
 // Env names the variable that says where to crash: POINT:N, at the N-th hit of a point, N from 1.
 const Env = "SHAPER_CRASH"
 
-// calls are what a process does with others. Each has a point before and a point after it; after
-// means that its effect is there, and that nobody has acted on its answer yet.
+// calls are a process's dealings with others. Each has a point before and a point after it; at the
+// latter its effect is there, and nobody has acted on its answer yet.
 var calls = []string{
 	// the scripts of package shaper, by the names of their files
 	"enqueue", "release", "gate", "finish", "beat", "giveback", "cancel", "dead", "purge", "policy", "config", "pause", "forget", "find",
@@ -33,5 +33,5 @@ func Points() []string {
 	return out
 }
 
-// known tells whether there is a point of this name.
+// known reports whether there is a point of this name.
 func known(name string) bool { return slices.Contains(Points(), name) }

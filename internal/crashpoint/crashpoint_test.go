@@ -4,7 +4,7 @@ package crashpoint
 
 import "testing"
 
-// TestNothingHappensWithoutTheTag: a product that meets the variable goes on.
+// TestNothingHappensWithoutTheTag: a program built without the tag ignores the variable.
 func TestNothingHappensWithoutTheTag(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range Points() {

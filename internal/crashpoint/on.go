@@ -34,7 +34,7 @@ func arm(text string) *point {
 	return p
 }
 
-// Hit kills the process if it is to crash here. It is safe for concurrent use.
+// Hit kills the process if this is where it must crash. It is safe for concurrent use.
 func Hit(name string) {
 	if armed == nil || armed.name != name || armed.left.Add(-1) != 0 {
 		return

@@ -1,12 +1,12 @@
-// Package lua makes one script of a file and of the pieces that it says it includes.
+// Package lua makes one script from a file and the pieces that it includes.
 //
 // A line
 //
 //	-- include NAME NAME …
 //
 // stands for the pieces lib/NAME.lua, in that order, each with what it includes itself. A piece is
-// put in where it is first asked for, and once; so a script may do its common case before the line,
-// and spare itself the rest. Everything else of a file is left as it is.
+// put in only once, where it is first asked for; so a script may handle its common case before the
+// line, and spare itself the rest. Everything else of a file is left as it is.
 package lua
 
 import (
@@ -19,9 +19,9 @@ import (
 
 var includeLine = regexp.MustCompile(`^-- include ((?:[a-z_]+ )*[a-z_]+)$`)
 
-// Assemble returns the text of the script lua/NAME.lua of files. given are pieces that are no
-// files; alter may change the text of a file, nil leaves it. An error says which line asks for a
-// piece that there is not, or which pieces include each other.
+// Assemble returns the text of the script lua/NAME.lua of files. given are pieces that are not
+// files; alter may change the text of a file, and nil leaves it alone. An error says which line
+// asks for a piece that does not exist, or which pieces include each other.
 func Assemble(files fs.FS, name string, given map[string]string, alter func(file string, src []byte) []byte) (string, error) {
 	a := assembly{files: files, given: given, alter: alter, done: map[string]bool{}}
 	if err := a.file("lua/" + name + ".lua"); err != nil {

@@ -25,17 +25,15 @@ const spread = 1500 * time.Microsecond
 // from the handler that the first of them starts.
 var spinner atomic.Bool
 
-// SleepUntil blocks until the deadline, as the monotonic clock sees it if the
-// deadline carries one (it comes from time.Now().Add), and returns nil. A nil is
-// never returned early. How late it is depends on the machine; no lateness is
-// bounded.
+// SleepUntil blocks until the deadline, by the monotonic clock if the deadline has a reading of it
+// (as time.Now().Add gives), and returns nil. It never returns nil early. How late it returns
+// depends on the machine; there is no bound.
 //
 // When ctx ends first, SleepUntil returns ctx.Err(), at most 1.5 ms later. A
 // deadline in the past is met at once, unless ctx has ended already.
 //
-// The last 1.5 ms occupy an OS thread (asleep; one of all waiters is awake for the
-// last 0.2 ms), so it suits a few hundred waiters near their deadlines, not a hundred
-// thousand.
+// The last 1.5 ms occupy an OS thread (asleep, except that one waiter at a time is awake for the
+// last 0.2 ms), so it suits a few hundred waiters near their deadlines, not a hundred thousand.
 func SleepUntil(ctx context.Context, deadline time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -90,8 +88,8 @@ func watch(deadline time.Time) {
 		case left != stood:
 			n, stood = 0, left
 		case n == patience:
-			// A clock that stands still is that of a testing/synctest bubble: only the
-			// bubble's own timers move it.
+			// A clock that stands still is that of a testing/synctest bubble, which moves only when
+			// the bubble's own timers are due.
 			time.Sleep(left)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spin is how long before the deadline a waiter wakes to watch the clock: longer than
-// most wakes of an idle machine are late, and short enough that 100 starts a second
-// cost a core some two percent.
+// spin is how long before the deadline a waiter wakes to watch the clock: longer than an idle
+// machine is usually late to wake, and short enough that 100 starts a second cost a core some two
+// percent.
 const spin = 200 * time.Microsecond
 
 // sleep blocks this thread for about d. It may return early: signals interrupt it,

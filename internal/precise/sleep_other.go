@@ -4,7 +4,7 @@ package precise
 
 import "time"
 
-// spin is zero: what a timer is late by here, nobody should watch the clock for.
+// spin is zero: timers here are late by longer than anybody should watch the clock.
 const spin = 0 * time.Microsecond
 
 // sleep blocks for d, as exactly as the runtime's timers are here.

@@ -1,4 +1,4 @@
-// Package problem answers HTTP requests: in JSON, with errors as RFC 9457 writes them.
+// Package problem answers HTTP requests in JSON, with errors in the form of RFC 9457.
 package problem
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Problem is an error. Status and Detail are to be set; Write knows Type and Title.
+// Problem is an error. Status and Detail must be set; Write fills in Type and Title.
 type Problem struct {
 	Type       string `json:"type"`
 	Title      string `json:"title"`
@@ -19,9 +19,10 @@ type Problem struct {
 	RetryAfter *int64 `json:"retry_after_ms,omitempty"` // -1 = never
 }
 
-// Write answers a request. A 503 always has a Retry-After, and so has what says when to try again.
+// Write answers a request. A 503 always has a Retry-After, and so has a problem that says when to
+// try again.
 func (p Problem) Write(w http.ResponseWriter) {
-	p.Type = "about:blank" // says RFC 9457: the status tells all there is to branch on
+	p.Type = "about:blank" // as RFC 9457 has it: the status says all there is to branch on
 	p.Title = http.StatusText(p.Status)
 	wait := time.Duration(-1)
 	if p.Status == http.StatusServiceUnavailable {
@@ -36,7 +37,7 @@ func (p Problem) Write(w http.ResponseWriter) {
 	WriteJSON(w, p.Status, "application/problem+json", p)
 }
 
-// SetRetryAfter rounds up to whole seconds, the least that the header can say being 1.
+// SetRetryAfter sets Retry-After to d, rounded up to whole seconds, and at least 1.
 func SetRetryAfter(h http.Header, d time.Duration) {
 	seconds := int64(d / time.Second)
 	if d%time.Second > 0 {

@@ -1,12 +1,12 @@
 // Package strict reads text and JSON that others wrote, and repairs nothing: what it accepts means
-// to everybody who reads it what it means to us.
+// the same to everybody else who reads it.
 //
-//   - Text is UTF-8. One byte order mark before it, as editors on Windows write it, is left out.
-//   - A name stands once in an object. RFC 8259 only advises so, and readers differ in which of two
-//     values they take.
-//   - A string is made of characters. An escape such as \ud83d without its other half is none;
+//   - Text is UTF-8. One byte order mark before it, as editors on Windows write it, is dropped.
+//   - A name occurs once in an object. RFC 8259 only advises that, and readers differ in which of
+//     two values they take.
+//   - A string is made of characters. An escape such as \ud83d without its other half is not one;
 //     encoding/json reads it as U+FFFD.
-//   - One value is a text. Nothing follows it.
+//   - A text is one value. Nothing follows it.
 //
 // What is not read (the values that Object hands on, until they are asked for) is only checked for
 // its syntax.
@@ -24,11 +24,11 @@ import (
 	"github.com/jobshaper/jobshaper/internal/clip"
 )
 
-// Error says what is wrong with a text. It holds no value of it.
+// Error says what is wrong with a text. It repeats no value from the text.
 type Error struct {
-	Name    string // of the member of an object that is to blame; empty where it is the text as a whole
+	Name    string // of the member of an object that is to blame; empty if it is the text as a whole
 	Problem string
-	Offset  int // of the first byte that is to blame, where Text found it
+	Offset  int // of the first byte that is to blame, if Text found it
 }
 
 func (e *Error) Error() string {
@@ -38,13 +38,13 @@ func (e *Error) Error() string {
 	return strconv.Quote(e.Name) + " " + e.Problem
 }
 
-// ErrKind says that a value is of another kind than the one that was asked for.
+// ErrKind says that a value is not of the kind that was asked for.
 var ErrKind = errors.New("a value of another kind")
 
 // bom is U+FEFF in UTF-8.
 const bom = "\uFEFF"
 
-// TrimBOM returns b without the byte order mark before it.
+// TrimBOM returns b without a byte order mark before it.
 func TrimBOM(b []byte) []byte { return bytes.TrimPrefix(b, []byte(bom)) }
 
 // Text returns b without its byte order mark, or an *Error if it is not UTF-8.
@@ -110,7 +110,7 @@ func Object(b []byte, member func(name string, value json.RawMessage) error) err
 }
 
 // String reads the text of a JSON string. It returns ErrKind for another value, and an *Error for a
-// string that is no text.
+// string that is not text.
 func String(value json.RawMessage) (string, error) {
 	if len(value) == 0 || value[0] != '"' {
 		return "", ErrKind
@@ -125,13 +125,13 @@ func String(value json.RawMessage) (string, error) {
 	return s, nil
 }
 
-// IsNull reports whether a value is null, which is nobody's way to leave a field out.
+// IsNull reports whether a value is null, which is not a way to leave a field out.
 func IsNull(value json.RawMessage) bool { return string(value) == "null" }
 
 // halfEscape returns the first escape in a JSON string that is a surrogate without its other half;
 // empty if there is none.
 func halfEscape(literal []byte) string {
-	unit := func(at int) uint64 { // the code unit that \uXXXX at that place stands for; 0 if there is none
+	unit := func(at int) uint64 { // the code unit that \uXXXX at that place stands for; 0 if it is not one
 		if at+6 > len(literal) || literal[at] != '\\' || literal[at+1] != 'u' {
 			return 0
 		}
@@ -165,7 +165,7 @@ func syntax(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		text = "it ends too early"
 	case strings.Contains(text, "'\\ufeff'"), strings.Contains(text, "'ï'"):
-		text += ", as a byte order mark begins that is not the first of the text"
+		text += ": a byte order mark that is not at the start of the text"
 	}
 	return &Error{Problem: "not valid JSON: " + text}
 }

@@ -1,4 +1,4 @@
-// Package usable says what a constructor must refuse since it would fail, or worse, later.
+// Package usable says what a constructor must refuse because it would fail later, or do worse.
 package usable
 
 import (
@@ -18,9 +18,9 @@ func Nil(v any) bool {
 	return false
 }
 
-// Client says what is wrong with a Redis client and what would be right; "" if it can be used. One
-// that is not told to obey the deadline of a context waits for a silent server as long as its
-// ReadTimeout, or for ever, whatever its caller can bear.
+// Client says what is wrong with a Redis client and what would be right; "" if it can be used. A
+// client that is not told to obey the deadline of a context waits for a silent server as long as
+// its ReadTimeout, or for ever, however little time its caller has.
 func Client(rdb redis.UniversalClient) (value, want string) {
 	if Nil(rdb) {
 		return "nil", "a go-redis client"
