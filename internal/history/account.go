@@ -1,7 +1,7 @@
 package history
 
-// Lost finds jobs that were accepted and never came to an end. Whoever reads the history has waited
-// until all should have.
+// Lost finds jobs that were accepted and never came to an end. The history must end after all of
+// them should have.
 func Lost(h History) []Violation {
 	var out []Violation
 	for _, events := range h.byJob() {
@@ -49,7 +49,7 @@ func Unexpected(h History) []Violation {
 }
 
 // Recovered returns the first starts of jobs whose producer never heard what became of its offer.
-// They are no violation: who does not know has to expect either.
+// They are no violation: a producer that does not know must expect either.
 func Recovered(h History) History {
 	var out History
 	answered, started := map[job]bool{}, map[job]bool{}
@@ -73,8 +73,8 @@ func Recovered(h History) History {
 }
 
 // Level finds instants at which more than most jobs of one tenant had been accepted and not
-// started: its depth, and as many as there are places, for those that have left their bucket and
-// have not begun. A job whose producer has not heard yet does not count.
+// started. most is its depth, and as many more as there are places, for jobs that have left their
+// bucket and have not begun. A job whose producer has not heard yet does not count.
 func Level(h History, tenant string, most int) []Violation {
 	var out []Violation
 	known, waiting := map[job]bool{}, map[job]bool{}
@@ -95,7 +95,7 @@ func Level(h History, tenant string, most int) []Violation {
 	return out
 }
 
-// Unanswered finds offers that got no answer, or two: accepted + refused = offered, but for
+// Unanswered finds offers that got no answer, or two: accepted + refused = offered, except for
 // producers that died.
 func Unanswered(h History) []Violation {
 	var out []Violation
@@ -109,14 +109,14 @@ func Unanswered(h History) []Violation {
 }
 
 // InFlight finds instants at which more than most starts of one tenant had not ended; with the
-// tenant "", of all together. What ran in a process ends when that is cut off.
+// tenant "", of all tenants together. What ran in a process ends when the process is cut off.
 func InFlight(h History, tenant string, most int) []Violation {
 	var out []Violation
 	type start struct {
 		job     job
 		attempt int
 	}
-	running := map[start]int{} // by what runs, in which process
+	running := map[start]int{} // the process that each start runs in
 	for _, e := range h {
 		s := start{e.job(), e.Attempt}
 		switch {

@@ -2,7 +2,7 @@ package history
 
 import "time"
 
-// anew tells that a start begins another life of its job's id: the one before it ended without
+// anew reports whether a start begins another life of its job's id: the one before ended without
 // having been done, cancelled or dead and removed, and the id was accepted again. end is the last
 // of that life; nil = none.
 func anew(start Event, end *Event) bool {
@@ -56,7 +56,8 @@ func Ends(h History) []Violation {
 }
 
 // OneOwner finds starts of a job while an earlier start of it had not ended, although the process
-// of that one was not killed or cut off before. A job that never started again is nobody else's.
+// of the earlier one had not been killed or cut off. A job that never started again has no other
+// owner.
 func OneOwner(h History) []Violation {
 	var out []Violation
 	running := map[job]Event{}
@@ -81,13 +82,13 @@ func OneOwner(h History) []Violation {
 	return out
 }
 
-// ReportWithin is how long after the end of a handler its process may be killed with the effect
-// that nobody else hears of that end; while Redis is down, longer by that time, and by as much
-// again until the report is repeated.
+// ReportWithin is how long after a handler's end the death of its process may keep that end from
+// everybody else; if Redis is down meanwhile, longer by that time, and by as much again until the
+// report is repeated.
 const ReportWithin = time.Second
 
-// reportBy is until when the end of a handler may not have been reported. outages are pairs of Down
-// and Up.
+// reportBy is the instant until which the end of a handler may be unreported. outages are pairs of
+// Down and Up.
 func reportBy(end int64, outages History) int64 {
 	by := end + int64(ReportWithin)
 	for i, e := range outages {
@@ -98,7 +99,7 @@ func reportBy(end int64, outages History) int64 {
 	return by
 }
 
-// Duplicated finds starts that had no reason: the job's start before had not ended, or was done,
+// Duplicated finds starts that had no reason: the job's previous start had not ended, or was done,
 // although its process was not killed or cut off while that start ran or was being reported.
 func Duplicated(h History) []Violation {
 	cuts := map[int][]int64{}
@@ -126,8 +127,8 @@ func Duplicated(h History) []Violation {
 	return out
 }
 
-// again tells whether there was a reason for another start after one that ended so. cuts are when
-// its process was cut off.
+// again reports whether there was a reason for another start after one that ended so. cuts are the
+// times at which its process was cut off.
 func again(start Event, end *Event, cuts []int64, outages History) bool {
 	if end != nil && end.Outcome != Done {
 		return true

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Full is the outcome of a Refuse for want of room.
+// Full is the outcome of a Refuse for lack of room.
 const Full = "full"
 
 // Bound finds answers to offers that no order of events explains, if a bucket has room for depth
-// jobs: one that was accepted while depth jobs waited for certain, or refused as full while fewer
-// than that can have waited. A job waits from some instant between its offer and the answer, until
-// its ticket was released, which is before its slot by at most early. Jobs that came back to the
-// bucket are not accounted for: the history should have no retries, and no lost tickets.
+// jobs: an accept while depth jobs certainly waited, or a refusal as full while fewer than that can
+// have waited. A job waits from some instant between its offer and the answer until its ticket is
+// released, which is at most early before its slot. Jobs that came back to the bucket are not
+// accounted for: the history should have no retries, and no lost tickets.
 //
 // An answer is judged by what others did, at every instant between offer and answer.
 func Bound(h History, tenant string, depth int, early time.Duration) []Violation {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Starts runs every check that holds for the starts of tenants with one rate, whatever else
+// Starts runs every check that applies to the starts of tenants with one rate, whatever else
 // happens.
 func Starts(h History, r Rule) []Violation {
 	return sorted(Spacing(h, r), Windows(h, r), Slots(h, r), OnTime(h, r), Attempts(h))
 }
 
-// Accounts runs every check that holds for jobs once all should have come to an end.
+// Accounts runs every check that applies to jobs once all should have come to an end.
 func Accounts(h History) []Violation {
 	return sorted(Lost(h), Unexpected(h), Duplicated(h))
 }

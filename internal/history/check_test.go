@@ -9,7 +9,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// script reads a history as tests write it, an event a line:
+// script reads a history as tests write it, one event per line:
 //
 //	100 start a/j1 attempt=2 slot=90 pid=7
 //
@@ -433,7 +433,7 @@ type startAt struct {
 	rule *Rule
 }
 
-// burst is n starts, one each so many ms.
+// burst is n starts, one every so many ms.
 func burst(from, every int64, n int, rule *Rule) (out []startAt) {
 	for i := range n {
 		out = append(out, startAt{from + int64(i)*every, rule})
@@ -455,7 +455,7 @@ func TestRecovered(t *testing.T) {
 	}
 }
 
-// even scripts n starts, one each so many ms.
+// even scripts n starts, one every so many ms.
 func even(n int, ms float64) string {
 	var b strings.Builder
 	for i := range n {

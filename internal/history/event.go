@@ -35,7 +35,7 @@ const (
 	Dropped   = "dropped"
 )
 
-// Final tells whether a job with this outcome need not start again.
+// Final reports whether a job with this outcome need not start again.
 func Final(outcome string) bool {
 	return slices.Contains([]string{Done, Dead, Expired, Cancelled, Dropped}, outcome)
 }
@@ -52,7 +52,7 @@ type Event struct {
 	Slot    int64  `json:"slot,omitempty"`    // of a Start: µs since the epoch
 	Outcome string `json:"outcome,omitempty"` // of an End; of a Refuse, the reason; of a Set, the rate; of a Fault, its name
 
-	// Under is the rule in effect at a Start, where it is not the one that a check is given. Not
+	// Under is the rule in effect at a Start, if it is not the one that a check is given. Not
 	// recorded.
 	Under *Rule `json:"-"`
 }

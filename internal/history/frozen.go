@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Frozen takes those starts out of a history whose process was stopped on purpose between its last
+// Frozen takes out of a history the starts whose process was stopped on purpose between its last
 // look at the clock and the handler's first instruction. Nobody can promise anything about them:
 // they happen when the process goes on. They are late by more than τ, and their process stood still
 // between their slot and the start.

@@ -17,7 +17,8 @@ type Recorder struct {
 	pid  int
 }
 
-// Open returns a Recorder on a file, which is made if it does not exist. Its owner closes it.
+// Open returns a Recorder on a file, which is created if it does not exist. The caller must close
+// it.
 func Open(path string) (*Recorder, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -26,8 +27,8 @@ func Open(path string) (*Recorder, error) {
 	return &Recorder{file: f, pid: os.Getpid()}, nil
 }
 
-// Record appends an event. Its clocks are read first, and its process is this one, where the caller
-// gives none.
+// Record appends an event. Where the caller gives none, its clocks are read first, and its process
+// is this one.
 func (r *Recorder) Record(e Event) error {
 	if e.At == 0 {
 		e.At, e.Wall = Now(), time.Now().UnixMicro()
@@ -58,8 +59,8 @@ func Read(path string) (History, error) {
 	return r.More()
 }
 
-// Reader reads a history that grows. A line that is no event is an error: lines are written whole,
-// so one that is not was not ours. The zero value is ready to Open. It is for one goroutine.
+// Reader reads a history that grows. A line that is not an event is an error: lines are written
+// whole, so a broken one is not ours. The zero value is ready to Open. It is for one goroutine.
 type Reader struct {
 	file  *os.File
 	line  int
@@ -67,7 +68,7 @@ type Reader struct {
 	whole History
 }
 
-// Open opens a file that exists. The Reader's owner closes it.
+// Open opens a file that exists. The caller must close the Reader.
 func (r *Reader) Open(path string) (err error) {
 	if r.file, err = os.Open(path); err != nil {
 		return fmt.Errorf("read history: %w", err)
@@ -75,13 +76,13 @@ func (r *Reader) Open(path string) (err error) {
 	return nil
 }
 
-// More reads on, and returns all that was read by it since Open, in the order of the clock.
+// More reads on, and returns all that it has read since Open, in the order of the clock.
 func (r *Reader) More() (History, error) {
 	more, err := r.Next()
 	if err != nil {
 		return nil, err
 	}
-	if len(more) > 0 { // most who wait ask again before there is more
+	if len(more) > 0 { // most callers who wait ask again before there is more
 		r.whole = append(r.whole, more...)
 		r.whole.sort()
 	}

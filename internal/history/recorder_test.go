@@ -66,7 +66,7 @@ func writeUntilKilled(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	for n, begun := 1, time.Now(); time.Since(begun) < time.Minute; n++ { // should nobody be left to kill it
+	for n, begun := 1, time.Now(); time.Since(begun) < time.Minute; n++ { // in case nobody is left to kill it
 		if err := r.Record(Event{Kind: Start, Tenant: "a", ID: strings.Repeat("x", n%200), Attempt: n}); err != nil {
 			t.Fatal(err)
 		}

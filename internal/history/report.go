@@ -15,7 +15,7 @@ type Terms struct {
 	InFlight  int           // most jobs of a tenant that run at a time; 0 = not looked at
 }
 
-// Report is what is found in a history in which many things went wrong on purpose, see Judge.
+// Report is what was found in a history in which many things went wrong on purpose, see Judge.
 type Report struct {
 	Took                               time.Duration // from the first event to the last
 	Offered, Accepted, Refused, Starts int
@@ -24,18 +24,18 @@ type Report struct {
 	Faults                             map[string]int
 	Frozen                             int // starts that are left out, see Frozen
 
-	// LeastGap is the smallest distance of two starts of a tenant, as a part of what its interval
-	// was.
+	// LeastGap is the distance of those two starts of a tenant that were the closest, as a
+	// fraction of Interval, its interval then.
 	LeastGap, Interval time.Duration
 
 	Inversions int // see Order; not a violation where faults make a job miss its slot
 	Found      map[string][]Violation
 }
 
-// Checks are the checks that Judge makes, in the order of its summary.
+// Checks are the checks that Judge runs, in the order of its summary.
 var Checks = []string{"lost", "unexpected", "spacing", "windows", "slots", "on time", "attempts", "duplicated", "in flight"}
 
-// Judge makes every check that holds whatever was broken, over a whole history. Rates are those of
+// Judge runs every check that applies whatever was broken, over a whole history. Rates are those of
 // its Set events. It holds one tenant's events at a time, so that a history of hours fits into
 // memory.
 func Judge(path string, terms Terms) (*Report, error) {
@@ -85,7 +85,7 @@ func (r *Report) survey(path string) (tenants []string, err error) {
 	return tenants, err
 }
 
-// judge makes the checks for one tenant.
+// judge runs the checks for one tenant.
 func (r *Report) judge(h History, tenant string, terms Terms) error {
 	spans, err := Spans(h, tenant)
 	if err != nil {

@@ -42,7 +42,8 @@ func (r Rule) of(e Event) Rule {
 	return own
 }
 
-// laxer is what holds where either of two rules may: the shorter interval and the larger tolerance.
+// laxer is the rule where either of two may be in force: the shorter interval and the larger
+// tolerance.
 func laxer(a, b Rule) Rule {
 	if b.span(1) < a.span(1) {
 		a.Rate = b.Rate

@@ -44,7 +44,7 @@ func Windows(h History, r Rule) []Violation {
 	return out
 }
 
-// runs tells for each start where the run of starts under the same rule begins that it belongs to.
+// runs tells for each start where its run of starts under the same rule begins.
 func (r Rule) runs(starts History) []int {
 	out := make([]int, len(starts))
 	for i := 1; i < len(starts); i++ {
@@ -68,7 +68,7 @@ func (r Rule) inForce(starts History, runs []int, i int, window time.Duration) i
 }
 
 // Slots finds starts without a slot, and slots of one tenant that are closer than an interval: one
-// that was granted twice is the worst of them. A slot is exact, so neither τ nor slack applies;
+// that was granted twice is the worst of them. A slot is exact, so neither τ nor slack applies,
 // only the µs in which slots are counted.
 func Slots(h History, r Rule) []Violation {
 	var out []Violation

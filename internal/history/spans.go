@@ -14,8 +14,8 @@ type Span struct {
 	From, Until int64 // ns of the history's clock
 }
 
-// Spans returns the rates of a tenant, from its Set events: who changes a rate writes down one
-// before the call and one after it, since between them either rate may hold.
+// Spans returns the rates of a tenant, from its Set events: whoever changes a rate writes down one
+// before the call and one after it, since between them either rate may be in force.
 func Spans(h History, tenant string) ([]Span, error) {
 	sets := h.Of(Set).Tenant(tenant)
 	var out []Span
@@ -25,7 +25,7 @@ func Spans(h History, tenant string) ([]Span, error) {
 			return nil, fmt.Errorf("rate of tenant %s: %w", tenant, err)
 		}
 		switch {
-		case i+1 == len(sets): // the call may have taken effect, or not: from now on either rate may hold
+		case i+1 == len(sets): // the call may have taken effect, or not: from now on either rate may be in force
 		case sets[i+1].Outcome != sets[i].Outcome:
 			return nil, fmt.Errorf("rate of tenant %s: set to %s, and then it was %s", tenant, sets[i].Outcome, sets[i+1].Outcome)
 		case len(out) > 0:
@@ -37,7 +37,7 @@ func Spans(h History, tenant string) ([]Span, error) {
 }
 
 // ahead is how long before a start its slot may have been granted, at a lead of 20 ms and a
-// tolerance of as much: the rate of that instant holds for it. It is generous.
+// tolerance of as much: the rate of that instant is the one in force for it. It is generous.
 const ahead = 150 * time.Millisecond
 
 // Under puts each start under the fastest of the rates that may have been in force when its slot
