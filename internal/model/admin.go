@@ -3,8 +3,8 @@ package model
 import "strings"
 
 // Cancel ends a job that has not ended. It returns the state that the job is in now: "cancelled";
-// "running": its worker was told, and whatever but success comes of it, it will not start again;
-// another end, or "dead": it came too late; "": nothing is known of it.
+// "running": its worker was told, and unless it succeeds all the same, it will not start again;
+// another end, or "dead": the call came too late; "": the job is unknown.
 func (d *Downstream) Cancel(tenant, id string) string {
 	t := d.Tenant(tenant)
 	j := t.Jobs[id]
@@ -26,7 +26,7 @@ func (d *Downstream) Cancel(tenant, id string) string {
 	return string(Cancelled)
 }
 
-// Purge cancels all that waits in a tenant's bucket, or is not due yet, and returns how many it
+// Purge cancels all that waits in a tenant's bucket, or is not due yet, and returns how many there
 // were.
 func (d *Downstream) Purge(tenant string) (n int) {
 	t := d.Tenant(tenant)
@@ -43,8 +43,8 @@ func (d *Downstream) Purge(tenant string) (n int) {
 }
 
 // RequeueDead brings dead jobs back to the front, with all their attempts before them, and returns
-// how many. Dead is an end, so what comes back from there is bound by the depth like any arrival:
-// full tells that it stopped there.
+// how many. Dead is an end, so what comes back from it is bound by the depth like any arrival: full
+// says that it stopped for that.
 func (d *Downstream) RequeueDead(tenant string, ids ...string) (n int, full bool) {
 	t := d.Tenant(tenant)
 	defer d.file(t)
@@ -76,7 +76,7 @@ func (d *Downstream) ForgetDead(tenant string, ids ...string) (n int) {
 	return n
 }
 
-// named is the job of a name "tenant/id".
+// named returns the job called "tenant/id".
 func (d *Downstream) named(name string) *Job {
 	tenant, id, _ := strings.Cut(name, "/")
 	return d.Job(tenant, id)

@@ -53,7 +53,7 @@ func (b *Book) Len() int { return len(b.lines) }
 // At is the instant of a name.
 func (b *Book) At(name string) (int64, bool) { at, ok := b.at[name]; return at, ok }
 
-// rank is where a name stands, from 0; it must be there.
+// rank is a name's place in the order, from 0; it must be there.
 func (b *Book) rank(name string) int { i, _ := b.find(Line{b.at[name], name}); return i }
 
 // first returns the first line; the book must not be empty.

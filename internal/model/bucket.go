@@ -18,8 +18,8 @@ func (t *Tenant) Level() int64 { return t.waiting() + int64(t.Later.Len()) }
 // position is a job's place in the bucket, from 1; 0 = it does not wait.
 func (t *Tenant) position(id string) int { return slices.Index(t.Waiting(), id) + 1 }
 
-// toFront puts back what was out: ahead of all that never was, and among its like in the order of
-// acceptance.
+// toFront puts back what was out: ahead of all that never was, and among others that were, in the
+// order of acceptance.
 func (t *Tenant) toFront(j *Job) {
 	j.State = Waiting
 	t.Back.put(j.ID, j.Since)
@@ -78,7 +78,7 @@ func (d *Downstream) Overdue(t *Tenant, j *Job) bool {
 	return j.Starts == 0 && wait > 0 && d.Now > j.Since+wait.Microseconds()
 }
 
-// end ends a job that stands in no book any more.
+// end ends a job that is in no book any more.
 func (d *Downstream) end(t *Tenant, j *Job, how State) {
 	j.State, j.At = how, d.Now
 	d.count(t, string(how))

@@ -3,10 +3,10 @@ package model
 // AllByTime is the ByTime of a tenant whose jobs all start by time alone: the largest depth.
 const AllByTime = 10_000_000
 
-// byTime is up to which place of its bucket a tenant's jobs start by time alone, and not when other
-// jobs end: all of them, unless all that may be in flight is, or jobs run for longer than so many
-// can and keep the rate. Where the rate is kept, being full for a moment means nothing: something
-// left not long ago.
+// byTime is the place in its bucket up to which a tenant's jobs start by time alone, and not when
+// other jobs end: all of them, unless as many are in flight as may be, or jobs run for so long that
+// that many cannot keep the rate. While the rate is kept, being full for a moment means nothing:
+// something left not long ago.
 func (d *Downstream) byTime(t *Tenant) int64 {
 	p, first := d.Limits(t), int64(AllByTime)
 	gap, left := step(p.Rate), t.Timeline.Settled(p.Rate, d.Now, d.terms(t)).Slot // also what a restart may have forgotten
@@ -29,7 +29,7 @@ func (d *Downstream) byTime(t *Tenant) int64 {
 }
 
 // joins is how many jobs may be put behind those that wait without filing the tenant anew: as many
-// as find room, and start by time alone, at the tenant's own rate, as what waits before them does.
+// as find room and start by time alone, at the tenant's own rate, like those that wait before them.
 func (d *Downstream) joins(t *Tenant) int64 {
 	if !t.Busy || t.waiting() == 0 {
 		return 0
@@ -40,13 +40,13 @@ func (d *Downstream) joins(t *Tenant) int64 {
 	if _, note := d.joined(t); note != NoteNone {
 		return room
 	}
-	if d.shared() || late && max(t.Until, d.Until) <= d.Now { // or the head should have left, and something holds it
+	if d.shared() || late && max(t.Until, d.Until) <= d.Now { // or the head should have left, and something holds it back
 		return 0
 	}
 	return min(room, t.ByTime-t.waiting())
 }
 
-// joined is when the head of those that jobs join leaves, and why it cannot be said when they
+// joined is when the head of the jobs that others join leaves, or why nobody can say when they
 // start.
 func (d *Downstream) joined(t *Tenant) (first int64, note string) {
 	paused := max(t.Until, d.Until)

@@ -1,10 +1,11 @@
 // Package model is the queue as it ought to behave: its executable specification. A Downstream is
-// all that Redis holds of one, as plain values; each method is one script of the queue. It changes
-// the state as the script does, and returns what the script returns. The caller sets the clock.
+// all that Redis holds of a downstream, as plain values; each method is one script of the queue. It
+// changes the state as the script does, and returns what the script returns. The caller sets the
+// clock.
 //
 // The tests of package shaper make the same random calls of the model and of the scripts, and
-// compare every answer and the whole state after each. So what stands here is what the scripts do,
-// to the µs, and a simulation that stands on it is no second opinion.
+// compare every answer and the whole state after each. So what is written here is what the scripts
+// do, to the µs, and a simulation built on it is no second opinion.
 //
 // What is said where:
 //
@@ -29,8 +30,8 @@
 // Instants are µs since the epoch, on the one clock of the downstream. Books are ordered by instant
 // and then by name, as Redis orders them.
 //
-// Left out, and held by tests of their own: a clock that steps back, admission rules, tenants that
-// are refused because nobody set them, results and texts of jobs, signals, and how long what ended,
-// or is dead, is remembered: it is known until Forget. The scripts do at most fifty of a kind a
-// call and ask to be called again; the model does all at once.
+// Left out, and covered by tests of their own: a clock that steps back, admission rules, tenants
+// that are refused because nobody set them, results and texts of jobs, signals, and how long a job
+// is remembered once it has ended or is dead: here it is known until Forget. The scripts do at most
+// fifty of a kind per call and ask to be called again; the model does all at once.
 package model

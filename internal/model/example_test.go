@@ -8,10 +8,10 @@ import (
 	"github.com/jobshaper/jobshaper/internal/model"
 )
 
-// Two tenants send a burst each to a downstream that starts ten jobs a second, of which a, whose
-// weight is 2, is due two thirds. b is paused from 0.45 s to 0.75 s, and a has all of the rate; its
-// job b2 fails once, and comes back to the front half a second later. At 1.25 s the rate of b is
-// lowered to two a second, counted from its last start.
+// Two tenants send a burst each to a downstream that starts ten jobs a second, of which two thirds
+// are due to a, whose weight is 2. b is paused from 0.45 s to 0.75 s, and a has all of the rate;
+// its job b2 fails once, and comes back to the front half a second later. At 1.25 s the rate of b
+// is lowered to two a second, counted from its last start.
 func Example() {
 	const ms = 1000
 	play := model.Play{Places: 10, Orders: []model.Order{

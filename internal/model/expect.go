@@ -2,49 +2,49 @@ package model
 
 import "math"
 
-// Why it cannot be said when a job will start.
+// Why nobody can say when a job will start.
 const (
 	NoteNone      = ""
-	NotePaused    = "paused"     // without an end
+	NotePaused    = "paused"     // with no end set
 	NoteNoWorkers = "no_workers" // nobody would start it
-	NoteInFlight  = "in_flight"  // that hangs on how long other jobs run
+	NoteInFlight  = "in_flight"  // that depends on how long other jobs run
 )
 
-// estimate says when jobs of a tenant will start, as timelines, pauses and the present backlogs
-// have it, to one call that offers some. Numbers are doubles, as the scripts have them.
+// estimate says when jobs of a tenant will start, by timelines, pauses and the present backlogs,
+// for one call that offers some. Numbers are doubles, as in the scripts.
 type estimate struct {
 	*Downstream
 	t     *Tenant
 	crowd []neighbour
-	known bool // the crowd is
+	known bool // whether the crowd is
 	line  *line
 
-	before  int64 // of the delayed job that was asked for last: how many fall due before it, when it does, and starts
+	before  int64 // of the delayed job that was asked about last: how many fall due before it, when it falls due, and when it starts
 	due     int64
 	start   float64
-	retry   int64 // when to ask again where there is no room; the same for all of a call
+	retry   int64 // when to ask again if there is no room; the same for all jobs of a call
 	crowded bool
 }
 
 func (d *Downstream) estimate(t *Tenant) *estimate { return &estimate{Downstream: d, t: t, before: -2} }
 
-// neighbour is a tenant that shares the downstream's rate, and stands for `like` of them.
+// neighbour is a tenant that shares the downstream's rate, and represents `like` of them.
 type neighbour struct {
 	like, waiting, out, first, step, vt, weight float64
 }
 
-// line is a stretch of a batch's jobs: the first is reckoned, and those behind it lie on the line
-// to the one that is spread further, which is reckoned once there is a second.
+// line is a stretch of a batch's jobs: the first is computed, and those behind it lie on the line
+// to the one that is spread places further, which is computed once there is a second.
 type line struct {
 	nth, at int64
 	slope   float64
-	known   bool // the slope is
+	known   bool // whether the slope is
 }
 
 const (
 	spread = 25
-	allOf  = 12 // so many tenants that share a rate are all looked at; of more,
-	sample = 4  // so many of each book, and the others are taken to be like them
+	allOf  = 12 // up to so many tenants that share a rate are all looked at; of more,
+	sample = 4  // so many of each book are, and the others are assumed to be like them
 )
 
 func (e *estimate) neighbours() []neighbour {
@@ -70,9 +70,10 @@ func (e *estimate) neighbours() []neighbour {
 }
 
 // shared is when the nth job of the tenant starts at the downstream's rate, whose next slot is
-// first, and not before own, when its own timeline lets it. Before it go what is out, those of its
-// tenant, and of every other tenant what it has, what its own rate lets pass until then, and what
-// its weight earns it. The instant stands on both sides, so it is approached from below.
+// first, and not before own, when its own timeline lets it. Before it go what is out, its tenant's
+// jobs ahead of it, and of every other tenant the least of what it has, what its own rate lets pass
+// until then, and what its weight earns it. The instant is on both sides of the equation, so it is
+// approached from below.
 func (e *estimate) shared(nth, own, first int64) int64 {
 	vt := float64(max(e.VirtualTime, e.t.VirtualTime)) + float64(nth-1)*share/float64(e.Limits(e.t).Weight)
 	at := own
@@ -90,7 +91,7 @@ func (e *estimate) shared(nth, own, first int64) int64 {
 	return at
 }
 
-// nth is when the nth of the jobs that wait starts; or 0, and why that cannot be said.
+// nth is when the nth of the jobs that wait starts; or 0, and why nobody can say.
 func (e *estimate) nth(nth int64) (at int64, note string) {
 	t := e.t
 	paused := max(t.Until, e.Until)
@@ -123,7 +124,7 @@ func (e *estimate) nth(nth int64) (at int64, note string) {
 
 // delayed is when a job starts that is not due before due. It joins the bucket behind what waits by
 // then: what is there now and has not left, and what falls due before, perhaps much of it at about
-// the same time. One that is tried again comes to the front.
+// the same time. A job that is tried again comes to the front.
 func (e *estimate) delayed(due int64, again bool) (at int64, note string) {
 	if again {
 		if at, note = e.nth(1); at > 0 {
@@ -137,7 +138,7 @@ func (e *estimate) delayed(due int64, again bool) (at int64, note string) {
 		return at, note
 	}
 	start := float64(max(at, due))
-	if e.before == before-1 && e.due <= due { // right behind the one before
+	if e.before == before-1 && e.due <= due { // right behind the previous one
 		start = max(start, e.start+gap)
 	} else {
 		for i := int64(1); i <= before; i = max(i+1, int64(math.Floor(float64(i)*1.1))) {
@@ -148,7 +149,7 @@ func (e *estimate) delayed(due int64, again bool) (at int64, note string) {
 	return int64(math.Floor(start)), NoteNone
 }
 
-// untilRoom is how long it takes until a job leaves a full bucket, as far as can be said: what
+// untilRoom is how long it takes until a job leaves a full bucket, as far as that can be said: what
 // keeps it full decides. At most a minute, since a pause may end and a policy change before.
 func (e *estimate) untilRoom() int64 {
 	if e.crowded {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// file files a tenant under the instant at which its head may leave, or under none when nothing
-// can; it follows every change of a tenant. Tickets go out a lead before that instant; what must
+// file files a tenant under the instant at which its head may leave, or under none when nothing can
+// leave; it follows every change of a tenant. Tickets go out a lead before that instant; what must
 // not go out early, after a delay or a pause, is filed a lead later.
 func (d *Downstream) file(t *Tenant) {
 	p := d.Limits(t)

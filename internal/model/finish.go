@@ -7,9 +7,9 @@ type Ending string
 
 const (
 	EndOK           Ending = "ok"
-	EndError        Ending = "error"         // it is tried again after a delay, unless that happened too often
+	EndError        Ending = "error"         // it is tried again after a delay, unless it failed too often
 	EndDead         Ending = "dead"          // it is not tried again
-	EndUncharged    Ending = "uncharged"     // failed, which costs no attempt
+	EndUncharged    Ending = "uncharged"     // failed without being charged an attempt
 	EndThrottled    Ending = "throttled"     // the downstream asked to slow down: its tenant is paused
 	EndThrottledAll Ending = "throttled-all" // or the whole downstream
 	EndBack         Ending = "back"          // handed back at a shutdown
@@ -31,13 +31,13 @@ type Ended struct {
 	Next   *Grant // what the worker runs next
 }
 
-// Stale is what a report becomes that came too late.
+// Stale is what becomes of a report that came too late.
 const Stale = "stale"
 
-// Finish records how starts ended, each on its own, and gives those workers that ask for more
-// the next job of the downstream, with its slot. Tenants are filed after the last report, so what
-// one report brings back to an idle tenant is not given to the next; but a tenant that had all in
-// flight that it may is filed at once. A report that is repeated is known by its token.
+// Finish records how starts ended, each on its own, and gives those workers that ask for more the
+// next job of the downstream, with its slot. Tenants are filed after the last report, so what one
+// report brings back to an idle tenant is not given to the next; but a tenant that had as many in
+// flight as it may is filed at once. A report that is repeated is known by its token.
 func (d *Downstream) Finish(reports ...Report) []Ended {
 	f := finish{visit: d.visit(), touched: map[*Tenant]bool{}}
 	var out []Ended
@@ -88,7 +88,7 @@ func (f *finish) report(r Report) Ended {
 		t.ThrottledRow = 0
 	}
 	f.left(t, j)
-	j.State = "" // nowhere, until the next one is picked
+	j.State = "" // in no book, until the next one is picked
 	if took := max(0, f.Now-j.Slot); !never && t.Took < 0 {
 		t.Took = took
 	} else if !never {
@@ -100,8 +100,8 @@ func (f *finish) report(r Report) Ended {
 	}
 
 	out := Ended{}
-	// Only these ask for more; in the others the job itself is what should run next. The next one
-	// is picked before this one is written down, so that it cannot be this one.
+	// Only after these is there a next job; after the others this job itself is what should run
+	// next. The next one is picked before this one is written down, so that it cannot be this one.
 	if r.Next != "-" && (r.Ending == EndOK || r.Ending == EndError || r.Ending == EndUncharged || r.Ending == EndDead) {
 		if out.Next = f.next(r.Next); out.Next != nil {
 			j.Next = out.Next.Tenant + "/" + out.Next.ID
@@ -138,7 +138,7 @@ func (f *finish) next(token string) *Grant {
 	return f.grant(j)
 }
 
-// became is what a job becomes that ended so.
+// became is what becomes of a job that ended so.
 func (f *finish) became(t *Tenant, j *Job, r Report, cancelled, unstarted bool) string {
 	until := f.Now + r.Delay.Microseconds()
 	switch r.Ending {

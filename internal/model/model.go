@@ -12,14 +12,14 @@ const Forever int64 = 9e15
 // Downstream is one downstream with all its tenants. Make it with New; Set its clock before each
 // call, and never back. Its fields may be read. It is not safe for concurrent use.
 type Downstream struct {
-	Now      int64 // by Set
+	Now      int64 // set by Set
 	Policy   DownstreamPolicy
 	Tenants  map[string]*Tenant
 	Pools    map[string]*Pool
 	Timeline buckets.Timeline // of the downstream's own rate
-	Epoch    int64            // since when no grant was forgotten; 0 = none ever was
+	Epoch    int64            // since which no grant was forgotten; 0 = none ever was
 	Until    int64            // the whole downstream is paused until then
-	Counts   map[string]int64 // what happened to jobs, by the names that counters have
+	Counts   map[string]int64 // what happened to jobs, by the names of the counters
 	Log      []string         // the departure log, see log.go
 
 	runs        map[string]int64 // jobs that pools run
@@ -44,7 +44,7 @@ type Tenant struct {
 	Policy   Policy // only what is set for this tenant; see Downstream.Limits
 	Timeline buckets.Timeline
 	Until    int64            // paused until then
-	Jobs     map[string]*Job  // by id, those that ended too
+	Jobs     map[string]*Job  // by id, including those that ended
 	Counts   map[string]int64 // as Downstream.Counts
 
 	Back  *Book           // ids that wait and were out before, by acceptance; ahead of all others
@@ -63,7 +63,7 @@ type Tenant struct {
 	// What was noted when it was filed last, see file.go.
 	Busy   bool  // it had jobs that had not ended
 	Turn   int64 // when its head was likely to leave
-	ByTime int64 // up to which place of its bucket jobs start by time alone
+	ByTime int64 // the place in its bucket up to which jobs start by time alone
 }
 
 // Pool is a pool of workers.
@@ -71,7 +71,7 @@ type Pool struct {
 	Places, Deadline int64 // it counts as gone after Deadline
 }
 
-// State is where a job stands.
+// State is where a job is in its life.
 type State string
 
 // A job is in one of these states until it ends.
@@ -100,11 +100,11 @@ type Job struct {
 	Tenant, ID string
 	Body, Call string        // what was offered, and by which Offer.Call
 	Since      int64         // when it was accepted or is due; a µs apart for jobs of one call
-	MaxWait    time.Duration // 0 = as the policy has it
+	MaxWait    time.Duration // 0 = as the policy says
 	State      State
 
 	Releases  int64 // tickets that were released for it
-	Starts    int64 // slots that it was granted, but for those of starts that were called off
+	Starts    int64 // slots that it was granted, except those of starts that were called off
 	Forgiven  int64 // starts that do not count against the maximum of attempts
 	Crashes   int64 // leases that ended
 	Throttles int64 // starts after which the downstream asked to slow down
@@ -112,13 +112,13 @@ type Job struct {
 	Token     string
 	Slot      int64  // of its last start
 	Next      string // "tenant/id" that its worker was given when it reported its end; "-"
-	At        int64  // its instant in the book that it stands in, or when it died or ended
+	At        int64  // its instant in the book that it is in, or when it died or ended
 }
 
 // Ended reports whether the job has ended; a dead one that is kept has not.
 func (j *Job) Ended() bool { return len(j.State) > 1 }
 
-// Owned reports whether the job runs under token. One that is not known does not.
+// Owned reports whether the job runs under token. A job that is not known does not.
 func (j *Job) Owned(token string) bool {
 	return j != nil && (j.State == Running || j.State == Cancelling) && j.Token == token
 }
@@ -160,9 +160,9 @@ func (d *Downstream) Forget(tenant, id string) {
 	}
 }
 
-// Restart is a restart of Redis that forgot nothing that the model knows of: but as a grant may be
-// forgotten, a tenant whose next departure is near waits an interval, and leases are not over at
-// once.
+// Restart is a restart of Redis that forgot nothing that the model knows of: but since a grant may
+// have been forgotten, a tenant whose next departure is near waits an interval, and leases do not
+// end at once.
 func (d *Downstream) Restart() {
 	d.Epoch = d.Now
 	if d.shared() {

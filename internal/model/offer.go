@@ -10,9 +10,9 @@ type Offer struct {
 	ID        string
 	Body      string        // what the job is; the same id with another body is a conflict
 	Call      string        // names this offer, so that a repeated call is known; no two offers have the same
-	Delay     time.Duration // it is not due before so long from now
+	Delay     time.Duration // it is not due for so long from now
 	NotBefore int64         // or before this instant; 0 = at once
-	MaxWait   time.Duration // how long it may wait for its start; 0 = as the policy has it, negative = for ever
+	MaxWait   time.Duration // how long it may wait for its start; 0 = as the policy says, negative = for ever
 }
 
 // due is when the offer of a job made now is due.
@@ -27,10 +27,10 @@ func (o Offer) due(now int64) int64 {
 type Answer struct {
 	Status   Status
 	Position int    // in the bucket, from 1; 0 = it does not wait
-	State    string // of the job that is known; "w" also for one that was never out, "" = there is none
-	Start    int64  // when it starts or started, as far as can be said now; 0 = that cannot be said
+	State    string // of the job that is known; "w" even for one that was never out, "" = there is none
+	Start    int64  // when it starts or started, as far as can be said now; 0 = nobody can say
 	Note     string // and why, see NotePaused
-	Retry    int64  // µs after which to offer it again, where it was refused; -1 = never
+	Retry    int64  // µs after which to offer it again, if it was refused; -1 = never
 }
 
 // Status is what became of an offer.
@@ -46,12 +46,12 @@ const (
 )
 
 // Offer offers jobs to a tenant's bucket, each on its own. A refusal leaves no trace. A job that is
-// known is not taken again, unless it ended otherwise than done: then it begins anew.
+// known is not taken again, unless it ended other than done: then it begins anew.
 func (d *Downstream) Offer(tenant string, offers ...Offer) (out []Answer) {
 	t := d.Tenant(tenant)
 	e := d.estimate(t)
 	// Jobs that only join those that wait change nothing about when the head may leave. The first
-	// that is anything else has the tenant filed anew, as it and those after it find it.
+	// job that does more has the tenant filed anew, as that job and those after it leave it.
 	joins, refile := d.joins(t), false
 	first, note := d.joined(t)
 	for i, o := range offers {
@@ -75,7 +75,7 @@ func (d *Downstream) Offer(tenant string, offers ...Offer) (out []Answer) {
 	return out
 }
 
-// offer offers the nth job of a call. entered tells that it is in the bucket from now on.
+// offer offers the nth job of a call. entered says that it is in the bucket from now on.
 func (e *estimate) offer(o Offer, nth int64) (a Answer, entered bool) {
 	t := e.t
 	if j := t.Jobs[o.ID]; j != nil {
@@ -137,7 +137,7 @@ func (e *estimate) standing(j *Job, o Offer) Answer {
 }
 
 // makeRoom ends jobs that waited too long and, if the policy is to drop the oldest, those that have
-// waited longest and were never started; if that makes room for one more.
+// waited longest and were never started, if that makes room for one more.
 func (d *Downstream) makeRoom(t *Tenant) bool {
 	p := d.Limits(t)
 	need := int(t.Level() - p.Depth + 1)

@@ -1,8 +1,8 @@
 package model
 
 // Start-time fair queueing: a tenant's virtual time is where its share of what tenants have in
-// common ends. A job costs 1/weight of it, and whoever has the least is served. One that had
-// nothing to send starts at the present virtual time: idleness earns no share.
+// common ends. A job costs 1/weight of it, and the tenant that has the least is served. One that
+// had nothing to send starts at the present virtual time: idleness earns no share.
 const share = 1_000_000 // of a job of weight 1
 
 // visit is one call in which jobs may leave. What is due ripens once in it.
@@ -30,11 +30,11 @@ func (d *Downstream) Ripe(t *Tenant) bool {
 func (d *Downstream) SharedRipe() bool { return d.Until <= d.Now && d.SharedTurn() <= d.Now+d.lead() }
 
 // pick takes the next job out of its bucket, in fair order. It is in no book then: the caller
-// enters it as out or running, and calls picked for its tenant. With toRun it is to run at once, so
+// enters it as out or running, and calls picked for its tenant. With toRun it must run at once, so
 // a job whose ticket is out goes before the bucket's head; that ticket will start another one, or
 // none.
 //
-// Tenants of which nothing can leave are filed anew on the way.
+// Tenants that have nothing that can leave are filed anew on the way.
 func (v visit) pick(toRun bool) (*Tenant, *Job) {
 	for v.SharedRipe() && v.Ready.Len() > 0 {
 		t := v.Tenants[v.Ready.first().Name]

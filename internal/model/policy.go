@@ -7,7 +7,7 @@ import (
 )
 
 // Policy is how one tenant is shaped. A zero field is not set: the downstream's Defaults apply, and
-// behind them DefaultPolicy.
+// after them DefaultPolicy.
 type Policy struct {
 	Rate         buckets.Rate
 	Depth        int64
@@ -19,7 +19,7 @@ type Policy struct {
 	MaxWait      time.Duration // negative = for ever
 }
 
-// DefaultPolicy applies where nothing else is said.
+// DefaultPolicy applies where nothing else is set.
 var DefaultPolicy = Policy{Rate: buckets.PerSecond(10), Depth: 1000, Weight: 1, OnFull: "reject",
 	MaxInFlight: 1000, MaxAttempts: 5, MaxThrottles: 100, MaxWait: -1}
 
@@ -60,7 +60,7 @@ func (d *Downstream) Limits(t *Tenant) Policy {
 	return t.Policy.or(d.Policy.Defaults).or(DefaultPolicy)
 }
 
-// SetDownstream gives the downstream another policy. It holds at once, for the backlog too: every
+// SetDownstream gives the downstream another policy. It applies at once, to the backlog too: every
 // tenant that has jobs is filed anew, a few at each Release.
 func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	fill(&p.Tolerance, 20*time.Millisecond)
@@ -76,7 +76,7 @@ func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	d.refiling = true
 }
 
-// SetTenant sets those fields of a tenant's policy that are set in p. They hold at once, for the
+// SetTenant sets those fields of a tenant's policy that are set in p. They apply at once, to the
 // backlog too.
 func (d *Downstream) SetTenant(tenant string, p Policy) {
 	t := d.Tenant(tenant)
@@ -84,8 +84,8 @@ func (d *Downstream) SetTenant(tenant string, p Policy) {
 	d.file(t)
 }
 
-// Pause lets nothing of a tenant ("" = the downstream) start for so many µs: negative = without an
-// end, 0 = go on. What runs goes on.
+// Pause lets nothing of a tenant ("" = the downstream) start for so many µs: negative = for ever, 0
+// = go on. What runs goes on.
 func (d *Downstream) Pause(tenant string, us int64) (until int64) {
 	switch {
 	case us < 0:

@@ -20,7 +20,7 @@ const (
 	LeaseCancelled Standing = 2 // held, and somebody cancelled the job
 )
 
-// Beat says that a pool lives for another ttl, how many places it has, and which starts it owns;
+// Beat says that a pool is alive for another ttl, how many places it has, and which starts it owns;
 // their leases are extended.
 func (d *Downstream) Beat(pool string, places int, ttl time.Duration, own []Held) []Standing {
 	out := make([]Standing, len(own))
@@ -50,14 +50,14 @@ func (d *Downstream) Beat(pool string, places int, ttl time.Duration, own []Held
 	return out
 }
 
-// lease lets a running job be its worker's for a lease from its slot on, or from now.
+// lease gives a running job to its worker for a lease, counted from its slot or from now.
 func (d *Downstream) lease(t *Tenant, j *Job) {
 	j.At = max(j.Slot, d.Now) + d.Policy.Lease.Microseconds()
 	d.Running.put(t.Name+" "+j.ID, j.At)
 }
 
 // Free is how many tickets live pools and the downstream's cap leave room for. A job of a pool that
-// vanished holds no place of one that is there.
+// vanished takes no place of a pool that is there.
 func (d *Downstream) Free() int64 {
 	free := -int64(d.Out.Len())
 	for name, p := range d.Pools {
@@ -71,5 +71,5 @@ func (d *Downstream) Free() int64 {
 	return free
 }
 
-// PoolOf is the pool that a token belongs to: what stands before the dot.
+// PoolOf is the pool that a token belongs to: what comes before the dot.
 func PoolOf(token string) string { pool, _, _ := strings.Cut(token, "."); return pool }

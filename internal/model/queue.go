@@ -2,7 +2,7 @@ package model
 
 import "time"
 
-// Queue is the calls of a downstream: those of the model, or in tests of the scripts themselves.
+// Queue is the calls of a downstream: of the model, or, in tests, of the scripts themselves.
 type Queue interface {
 	Set(now int64)
 	Offer(tenant string, offers ...Offer) []Answer

@@ -15,7 +15,7 @@ type Ticket struct {
 
 // Release hands out up to limit tickets for jobs that may leave within the lead: as many as live
 // pools have free places, in fair order. A job whose ticket does not come to the gate within ttl
-// comes back. wait is for how many µs the scheduler may sleep, -1 = until it is woken; more tells
+// comes back. wait is how many µs the scheduler may sleep, -1 = until it is woken; more tells
 // it to call again at once.
 func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
 	d.lost()
@@ -39,8 +39,8 @@ func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wa
 	return tickets, wait, more || refiling || len(tickets) == limit
 }
 
-// next is when the next call makes sense. What waits for a place is woken by the job that leaves
-// one.
+// next is when the next call makes sense. A job that waits for a place is woken by the job that
+// leaves one.
 func (d *Downstream) next(full bool) (wait int64, more bool) {
 	at := Forever
 	if d.Until > d.Now {
@@ -66,9 +66,9 @@ func (d *Downstream) next(full bool) (wait int64, more bool) {
 // lost brings back jobs whose tickets never came, and those whose leases are over: newest first, so
 // that the oldest ends up in front.
 //
-// Redis was away, or all schedulers were: then so were perhaps the beats of workers that live.
-// Leases that ended meanwhile, or end just now, are not over before those had the time to beat
-// again. Those that had ended before are.
+// If Redis was away, or all schedulers were, so perhaps were the beats of workers that are alive.
+// Leases that ended meanwhile, or end just now, are not over until those workers have had time to
+// beat again. Leases that had ended before are.
 func (d *Downstream) lost() {
 	lease := d.Policy.Lease.Microseconds()
 	silence := min(5_000_000, max(2_000_000, lease/2))
@@ -110,7 +110,7 @@ func (d *Downstream) crashed(t *Tenant, j *Job) {
 	}
 	j.Crashes++
 	j.Forgiven++
-	j.Token = "-" // its worker, should it live, is told that it came too late
+	j.Token = "-" // its worker, if it is still alive, is told that it came too late
 	if j.Crashes >= d.Policy.MaxCrashes {
 		d.bury(t, j)
 	} else {

@@ -15,17 +15,17 @@ type Play struct {
 	Orders   []Order
 }
 
-// Arrival is a job that somebody offers, and what comes of it.
+// Arrival is a job that somebody offers, and what becomes of it.
 type Arrival struct {
 	At     int64
 	Tenant string
 	Offer
 	Runs  time.Duration // how long each start takes
-	Ends  []Ending      // of its starts, in their order; those that are not said end well
+	Ends  []Ending      // of its starts, in their order; those beyond the list end well
 	After time.Duration // the backoff after an error, the pause after a throttled start
 }
 
-// Order changes what holds: a pause, as Downstream.Pause has it, or a tenant's policy.
+// Order changes what is in force: a pause, as in Downstream.Pause, or a tenant's policy.
 type Order struct {
 	At     int64
 	Tenant string
@@ -43,17 +43,17 @@ type Start struct {
 	Became     string // as Ended.Became
 }
 
-// Record is what came of a play.
+// Record is what became of a play.
 type Record struct {
 	Answers []Answer // to the arrivals, in their order
 	Starts  []Start  // by slot
 	Until   int64    // when the last thing happened
 }
 
-// Run plays until nothing happens any more, beginning with what the queue holds already: such a job
-// ends well, and at once. Its workers are as good as workers can be: a ticket is at the gate at
-// once, a start happens at its slot, and whoever ends a job asks for the next. A pause, also one
-// that the downstream asked for, recalls those whose slots have not come.
+// Run plays until nothing happens any more, beginning with what the queue already holds: those jobs
+// end well, and at once. Its workers are as good as workers can be: a ticket is at the gate at
+// once, a start happens at its slot, and a worker that ends a job asks for the next. A pause, even
+// one that the downstream asked for, recalls those whose slots have not come.
 func Run(q Queue, p Play) Record {
 	r := runner{Queue: q, now: p.From, record: Record{Answers: make([]Answer, len(p.Arrivals))}, jobs: map[string]*Arrival{}}
 	arrivals := make([]int, len(p.Arrivals))
@@ -150,7 +150,8 @@ func (r *runner) obey(o Order) {
 	}
 }
 
-// recall: a tenant ("" = each) is paused, and those of it whose slots have not come ask for others.
+// recall: a tenant ("" = each) is paused, and those of its starts whose slots have not come ask for
+// others.
 func (r *runner) recall(tenant string) {
 	held := r.running
 	r.running = nil

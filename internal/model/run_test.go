@@ -55,7 +55,7 @@ func draw(t *rapid.T) world {
 }
 
 // TestRunKeepsThePromises: spacing, first in first out, the bound, the rate where nothing else
-// holds jobs up, as many at once as may be, and an end for all that was accepted.
+// holds jobs up, no more at once than may be, and an end for all that was accepted.
 func TestRunKeepsThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t)
@@ -149,7 +149,7 @@ func TestRunKeepsTheRateExactly(t *testing.T) {
 	}
 }
 
-// A job that runs for longer than a lease keeps it; so does one beside it.
+// A job that runs for longer than a lease keeps its lease; so does another next to it.
 func TestRunKeepsLeases(t *testing.T) {
 	d := model.New(0, model.DownstreamPolicy{Lease: 3 * time.Second})
 	var play model.Play
@@ -183,7 +183,7 @@ func TestRunBeginsWithWhatWaits(t *testing.T) {
 	}
 }
 
-// A pause calls back those whose slots have not come, also one that the downstream asked for: they
+// A pause calls back those whose slots have not come, even one that the downstream asked for: they
 // start anew, and what did not happen is no start.
 func TestRunPauseRecalls(t *testing.T) {
 	for _, throttled := range []bool{false, true} {

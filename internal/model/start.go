@@ -25,7 +25,7 @@ func (d *Downstream) grant(j *Job) *Grant {
 // Enter asks to start a job on a ticket, under a fresh token. The ticket starts the oldest job of
 // its tenant that is out, whichever it was released for: tickets race each other to the gate, and
 // jobs must not. One that starts nothing sends back the youngest that is out, so that as many are
-// out as tickets, and none overtakes an older one. A call that is repeated is known by its token.
+// out as tickets, and none overtakes an older one. A repeated call is known by its token.
 func (d *Downstream) Enter(k Ticket, token string) (*Grant, string) {
 	t := d.Tenant(k.Tenant)
 	if j := t.Owned(token); j != nil {
@@ -66,7 +66,7 @@ func (d *Downstream) Again(tenant, id, old, token string) (*Grant, string) {
 		return nil, Gone
 	}
 	defer d.file(t)
-	if j.State == Cancelling { // it need not start to end
+	if j.State == Cancelling { // it need not start in order to end
 		d.log("f", tenant, id, j.Starts, Cancelled, "-", d.Now-j.Slot)
 		d.left(t, j)
 		j.calledOff()
@@ -96,7 +96,7 @@ func (d *Downstream) may(t *Tenant) (slot int64, why string) {
 	return slot, ""
 }
 
-// run enters a job as running from its slot on. One that runs already missed its slot.
+// run enters a job as running from its slot on. A job that already runs has missed its slot.
 func (d *Downstream) run(t *Tenant, j *Job, slot int64, token string) {
 	missed := int64(0)
 	if j.State == Running {
@@ -118,7 +118,8 @@ func (d *Downstream) entered(t *Tenant, j *Job) {
 	t.RunN++
 }
 
-// began counts the start that a job was granted: it began, or nobody can say that it did not. Once.
+// began counts the start that a job was granted: it began, or nobody can say that it did not. It
+// counts once.
 func (d *Downstream) began(t *Tenant, j *Job) {
 	if j.Granted {
 		j.Granted = false
@@ -126,8 +127,8 @@ func (d *Downstream) began(t *Tenant, j *Job) {
 	}
 }
 
-// calledOff: the start that was granted never happens, so the next one has its number. One that was
-// said to have begun is forgiven.
+// calledOff: the start that was granted never happens, so the next one gets its number. A start
+// that was said to have begun is forgiven.
 func (j *Job) calledOff() {
 	if j.Granted {
 		j.Granted = false
@@ -137,7 +138,7 @@ func (j *Job) calledOff() {
 	}
 }
 
-// disown: nobody owns the job any more, if somebody did.
+// disown: from now on nobody owns the job.
 func (d *Downstream) disown(t *Tenant, j *Job) {
 	if t.owned[j.Token] == j {
 		delete(t.owned, j.Token)
@@ -148,8 +149,8 @@ func (d *Downstream) disown(t *Tenant, j *Job) {
 // Owned is the job that runs under a token, or nil.
 func (t *Tenant) Owned(token string) *Job { return t.owned[token] }
 
-// inherit: a ticket is used up by another job than its own. That one, if it is out, waits for the
-// other's ticket now, but not beyond its own deadline: no job is out for longer than a ticket
+// inherit: a ticket is used up by a job other than its own. Its own job, if it is out, now waits
+// for the other's ticket, but not beyond its own deadline: no job is out for longer than a ticket
 // lives.
 func (d *Downstream) inherit(k Ticket, j *Job) {
 	own := d.Job(k.Tenant, k.ID)
@@ -171,8 +172,8 @@ func (d *Downstream) recede(t *Tenant, k Ticket) bool {
 	return true
 }
 
-// GiveBack takes back a ticket whose holder will not use it, and tells whether a job went back.
-// Repeated, it is another one: one job too many goes back, and is released again.
+// GiveBack takes back a ticket whose holder will not use it, and reports whether a job went back.
+// Repeated, it counts as another one: one job too many goes back, and is released again.
 func (d *Downstream) GiveBack(k Ticket) bool {
 	t := d.Tenant(k.Tenant)
 	if !d.recede(t, k) {

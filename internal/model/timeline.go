@@ -11,10 +11,10 @@ import (
 // comes.
 func (d *Downstream) lead() int64 { return d.Policy.Lead.Microseconds() }
 
-// Hold is how far ahead of a call its slot may lie; a worker waits for it so long at most.
+// Hold is how far ahead of a call its slot may lie; a worker waits no longer than that for it.
 func (d *Downstream) Hold() int64 { return 2*d.lead() + d.Policy.Tolerance.Microseconds() }
 
-// first is how long after a restart a tenant waits at most of which nothing is known.
+// first is the longest that a tenant of which nothing is known waits after a restart.
 const first = 10 * time.Second
 
 // terms of a tenant; nil is the downstream. Lateness of up to half a tolerance is made up.
@@ -46,8 +46,8 @@ func (d *Downstream) take(t *Tenant, slot int64) {
 	}
 }
 
-// Turn is when the next ticket of t would start, were it released now: after those that are out, by
-// its own timeline.
+// Turn is when the next ticket of t would start if it were released now: after those that are out,
+// by its own timeline.
 func (d *Downstream) Turn(t *Tenant) int64 {
 	return d.turn(t.Timeline, d.Limits(t).Rate, t.OutN, d.terms(t))
 }
@@ -64,6 +64,5 @@ func (d *Downstream) turn(tl buckets.Timeline, r buckets.Rate, out int64, terms 
 	return max(tl.Earliest(r, d.Now, terms), d.Now) + int64(math.Floor(float64(out)*step(r)))
 }
 
-// step is an interval in µs, as a double: enough for what is only likely, and what the scripts
-// have.
+// step is an interval in µs, as a double: enough for what is only likely, and what the scripts use.
 func step(r buckets.Rate) float64 { return float64(r.Period.Microseconds()) / float64(r.Events) }
