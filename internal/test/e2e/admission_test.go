@@ -12,7 +12,7 @@ import (
 )
 
 // TestTheBoundHoldsUnderLoad has 64 producers in four processes offer 9 600 jobs, as fast as they
-// are answered, to a bucket with room for 100 that leaves at 200/s. The level is sampled, and each
+// are answered, to a bucket with room for 100 that empties at 200/s. The level is sampled, and each
 // answer must be one that a bucket with that room can give.
 func TestTheBoundHoldsUnderLoad(t *testing.T) {
 	notShort(t)

@@ -39,8 +39,8 @@ func TestOnACluster(t *testing.T) {
 }
 
 // rerun runs tests of this package again, on the store of a URL that they share; with all it runs
-// every test, some of which are about a server of their own and skip themselves. Where tests are
-// about milliseconds, its caller should not run in parallel with others.
+// every test, some of which need a server of their own and skip themselves. If tests are about
+// milliseconds, the caller should not run in parallel with others.
 func rerun(t *testing.T, url string, tests []string, all bool) {
 	t.Helper()
 	if os.Getenv(storeVar) != "" {
@@ -61,8 +61,8 @@ func rerun(t *testing.T, url string, tests []string, all bool) {
 		if err == nil {
 			break
 		}
-		// Promises about time hold where the machine lets processes run. Where it did not, once
-		// more; twice is a fault.
+		// Promises about time hold while the machine lets processes run. If it did not, the test
+		// gets one more run; a second failure is a fault.
 		if again || weather.calm() {
 			t.Fatalf("%v; %s", err, tail(out.Bytes(), 32<<10))
 		}

@@ -62,7 +62,8 @@ func TestFrozenWorkerLosesItsLease(t *testing.T) {
 	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second})
 	r.daemon(role{Scheduler: true})
 	frozen := r.start(role{Worker: true})
-	r.offer("a", 1, play{First: time.Hour, For: 6 * time.Second}) // so long the frozen one has to learn of its loss
+	// The frozen worker has that long to learn of its loss.
+	r.offer("a", 1, play{First: time.Hour, For: 6 * time.Second})
 	r.starts(1)
 	frozen.stop()
 	r.start(role{Worker: true})
@@ -98,9 +99,9 @@ func TestRedisComesBack(t *testing.T) {
 	}
 }
 
-// TestRedisLosesTheLastStart brings Redis back with the data of before a start that it had granted.
-// Nothing of that start is known then: its job starts again, and no sooner than an interval after
-// it.
+// TestRedisLosesTheLastStart brings Redis back with the data from before a start that it had
+// granted. Nothing is known of that start then: its job starts again, no sooner than an interval
+// after it.
 func TestRedisLosesTheLastStart(t *testing.T) {
 	notShort(t)
 	t.Parallel()

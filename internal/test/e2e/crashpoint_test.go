@@ -17,11 +17,11 @@ import (
 )
 
 // TestCrashPoints kills a process at every instruction that matters: before and after each call of
-// a script, each call of asynq, and the handler; the first time that it comes there, and, started
-// again, the third time. Whatever it left behind, all accepted jobs run to their end, in slots of
-// their own, and again only where the process died in between.
+// a script, each call of asynq, and the handler; the first time that it gets there, and, once
+// started again, the third time. Whatever it left behind, all accepted jobs run to their end, in
+// slots of their own, and again only where the process died in between.
 //
-// It keeps all cores busy, so it runs by itself: others judge to the millisecond.
+// It keeps all cores busy, so it runs by itself: other tests judge to the millisecond.
 func TestCrashPoints(t *testing.T) {
 	notShort(t)
 	program := lean.built(t)
@@ -50,7 +50,7 @@ func abreast(t *testing.T, most int, names []string, test func(*testing.T, strin
 	running.Wait()
 }
 
-// hits are the times at which each point crashes.
+// hits says at which of its hits each point crashes.
 var hits = []int{1, 3}
 
 // crashDaemon has a daemon crash under load, twice, and another one finish the work.
@@ -64,7 +64,7 @@ func crashDaemon(t *testing.T, program, point string) {
 	r.offer("a", slowJobs, play{For: 30 * time.Millisecond})
 	r.offer("b", fastJobs, play{For: 2 * time.Millisecond})
 	offered := int64(slowJobs)
-	settled := map[string]int64{} // jobs whose end had been taken down when the process died, and when that was
+	settled := map[string]int64{} // jobs whose end had been recorded when the process died, and when that was
 	for _, n := range hits {
 		victim := daemon
 		victim.crash = fmt.Sprintf("%s:%d", point, n)
@@ -106,7 +106,7 @@ func (r *rig) patient(n int64) history.Rule {
 	return rule
 }
 
-// settle adds the jobs whose end has been taken down by now.
+// settle adds the jobs whose end has been recorded by now.
 func (r *rig) settle(into map[string]int64) {
 	r.t.Helper()
 	now := history.Now()
@@ -119,8 +119,8 @@ func (r *rig) settle(into map[string]int64) {
 	}
 }
 
-// counted fails the test unless so many jobs of a tenant were accepted, and the end of each was
-// taken down once.
+// counted fails the test unless that many jobs of a tenant were accepted, and the end of each was
+// recorded once.
 func (r *rig) counted(tenant string, jobs int64) {
 	r.t.Helper()
 	info, err := r.admin.Tenant(context.Background(), tenant)
@@ -131,7 +131,7 @@ func (r *rig) counted(tenant string, jobs int64) {
 }
 
 // crashOperator has an operator or a producer crash, twice, while a daemon works; then all is done
-// again, by one who lives.
+// again, by one that survives.
 func crashOperator(t *testing.T, program, call, point string) {
 	const jobs = 15
 	r := newServerRig(t)

@@ -42,17 +42,17 @@ type role struct {
 	Target    string        // URL to which Worker posts each job, besides playing it
 	Shell     bool          // jobs of type "sh" are scripts, which Worker runs
 
-	Lean bool // a handler takes its job's attempt for the number of its start, see count; for histories of hours
+	Lean bool // a handler uses its job's attempt as the number of its start, see count; for histories of hours
 
 	Offer   *offering // a producer's work; the process ends after it
 	Stream  *stream   // the same; it ends on SIGTERM
 	Operate string    // an operator's: a call of operations, three times; the process ends after it
 
-	// Of a process: what runs it, where that crashes, POINT:N, and whether it is this binary, so
-	// that races in it are found, where the tests have the race detector. By default it is lean.
+	// For a process: its program, where that crashes (POINT:N), and whether it must be this binary,
+	// so that races in it are found if the tests have the race detector. By default it is lean.
 	program, crash string
 	checked        bool
-	// Of a daemon in the test's own process.
+	// For a daemon in the test's own process.
 	metrics prometheus.Registerer
 	policy  shaper.DownstreamPolicy // with tenants, its configuration; without either it has none
 	tenants map[string]shaper.Policy
@@ -62,14 +62,14 @@ type role struct {
 // play is a job's payload: how its handler behaves.
 type play struct {
 	For      time.Duration // how long it runs
-	First    time.Duration // how much longer its first start does
+	First    time.Duration // how much longer its first start runs
 	Deaf     bool          // it does not heed its context meanwhile
 	Fail     int           // how many of its first starts fail
 	Throttle time.Duration // its first start is throttled for so long
 	Panic    bool          // its first start panics
 	Goexit   bool          // its first start ends its goroutine
-	Ballast  []byte        // nothing to it but its size
-	Rubbish  int           // its first start fails with so many bytes that are no text
+	Ballast  []byte        // only its size matters
+	Rubbish  int           // its first start fails with so many bytes that are not text
 }
 
 func (p play) bytes() []byte {

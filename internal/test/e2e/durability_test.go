@@ -16,12 +16,11 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// roundsVar is how many rounds TestWhatSurvives measures; docs/durability.md is from five.
+// roundsVar says how many rounds TestWhatSurvives measures; docs/durability.md is from five.
 const roundsVar = "JOBSHAPER_DURABILITY_ROUNDS"
 
-// What Redis writes to a file each second it does not write at once while the disk is busy with the
-// last second's: it answers, and puts the writing off for up to 2 s. So everysec may lose something
-// of a kill, if seldom.
+// With everysec, while the disk is still busy with the last second's data, Redis answers and puts
+// writing off for up to 2 s. So a kill may lose something, if rarely.
 //
 // setting is a way to run Redis, and how producers use it.
 type setting struct {
@@ -98,7 +97,7 @@ func sum(all []counts) (total counts) {
 }
 
 // costs returns how many jobs eight producers had accepted in each setting in the same time, with a
-// replica. The settings take turns in short slices, so that what else the machine does hits all
+// replica. The settings take turns in short slices, so that whatever else the machine does hits all
 // alike.
 func costs(t *testing.T, turns int) []int64 {
 	t.Helper()
@@ -174,8 +173,8 @@ func (s setting) survives(t *testing.T, load time.Duration, failover bool) count
 	return c
 }
 
-// offerUntilGone has eight producers offer jobs one by one until the store is gone, for which it is
-// ended after a while, and returns the ids of those that were accepted.
+// offerUntilGone has eight producers offer jobs one by one until the store, which is ended after a
+// while, is gone, and returns the ids of those that were accepted.
 func (r *rig) offerUntilGone(opts shaper.ClientConfig, load time.Duration, end func()) (accepted []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

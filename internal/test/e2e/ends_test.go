@@ -9,7 +9,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// ended waits until a job has come to an end that no handler tells, and writes it down.
+// ended waits until a job has come to an end that no handler reports, and writes it down.
 func (r *rig) ended(tenant, id string, state shaper.State, outcome string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -90,7 +90,7 @@ func TestExpiredJobs(t *testing.T) {
 	r.offer("a", 1, play{})
 	late := r.offerOne(shaper.Spec{Tenant: "a", MaxWait: most}, play{})
 	r.offer("a", 2, play{})
-	time.Sleep(most) // so long it has waited
+	time.Sleep(most) // it has waited for that long
 	r.startBoth(2)
 	r.ended("a", late, shaper.StateExpired, history.Expired)
 	h := r.drained()

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// outageTarget is how long a failover should keep producers waiting, and outageMost what only a
-	// broken system reaches.
+	// outageTarget is how long a failover should keep producers waiting, and outageMost is what
+	// only a broken system reaches.
 	outageTarget = 5 * time.Second
 	outageMost   = 30 * time.Second
 
@@ -42,11 +42,11 @@ type crowd struct {
 	last        error
 }
 
-// Those whose jobs replicas must have before they are accepted, and those who take the primary's
-// word.
+// Tenants whose jobs replicas must have before they are accepted, and tenants that take the
+// primary's word.
 var sureTenants, fastTenants = []string{"sure-1", "sure-2"}, []string{"fast-1", "fast-2"}
 
-// gather starts a crowd, in which the sure ones ask so many replicas. stop ends it.
+// gather starts a crowd, in which the sure tenants ask for so many replicas. stop ends it.
 func (r *rig) gather(replicas int) *crowd {
 	r.t.Helper()
 	c := &crowd{r: r, begun: history.Now(), weather: watch(r.t), quit: make(chan struct{})}
@@ -158,7 +158,7 @@ func longest(h history.History, since int64, kind history.Kind, tenants []string
 }
 
 // idle waits until some tenants are served again after what was done at an instant, and prints and
-// returns for how long none of them was.
+// returns how long none of them was.
 func (r *rig) idle(what string, at int64, tenants []string) time.Duration {
 	r.t.Helper()
 	r.served(tenants)
@@ -177,13 +177,13 @@ func (r *rig) outage(what string, at int64, tenants []string) {
 }
 
 // twoMasters is how long a master that was demoted alive may go on after the other one was made.
-// Both grant slots meanwhile, which is what nobody can promise anything about.
+// Both grant slots meanwhile, and nobody can promise anything about that.
 const twoMasters = 5 * time.Second
 
 // judged ends a crowd, waits until Redis has nothing left to run, prints what was lost and doubled,
-// and fails the test for what must not be: starts of a tenant too close, in or across slots, jobs
-// that nobody offered, and lost jobs of tenants whose replicas had to have them. What is too close
-// while there were two masters, from the instants demoted on, is only counted.
+// and fails the test for what must not happen: starts of a tenant too close, in or across slots,
+// jobs that nobody offered, and lost jobs of tenants whose replicas had to have them. What is too
+// close while there were two masters, from the instants demoted on, is only counted.
 func (r *rig) judged(c *crowd, demoted ...int64) {
 	r.t.Helper()
 	c.stop()
@@ -252,7 +252,7 @@ func TestSentinelFailover(t *testing.T) {
 	r.judged(c)
 
 	// While the old master lives it goes on until it is told, and so does the replica that was not
-	// chosen: its word is worth nothing. So both are asked.
+	// chosen: either one's word is worth nothing. So both are asked.
 	killed.Restart()
 	r.eventually("the old master is a replica", func() bool { return set.InStep() == nil })
 	c = r.gather(2)
@@ -287,7 +287,7 @@ func TestClusterFailover(t *testing.T) {
 	killed := cluster.PrimaryOf(key)
 	killed.Kill()
 	at := history.Now()
-	// The replica is alone then: no job that another one must have is accepted.
+	// The replica is alone then: no job that another replica must have is accepted.
 	r.outage("node killed", at, fastTenants)
 	killed.Restart()
 	r.idle("node killed, for those who need a replica, until it was back", at, sureTenants)
@@ -339,7 +339,7 @@ func TestReplicaBehindIsPromoted(t *testing.T) {
 	}
 	const jobs = 500
 	before := map[string][]string{"fast": offerTo(r.client, "fast", jobs)}
-	before["sure"] = offerTo(patient, "sure", jobs) // the replica has these, so it has those before
+	before["sure"] = offerTo(patient, "sure", jobs) // the replica has these, so it has those from before
 	link.Stall()
 	during := map[string][]string{"sure": offerTo(sure, "sure", jobs), "fast": offerTo(r.client, "fast", jobs)}
 	r.server.Kill()

@@ -72,7 +72,7 @@ func TestDeadJobsComeBackSpaced(t *testing.T) {
 }
 
 // TestThrottledWaits: when a job is throttled for a second its tenant waits that long, the order
-// stays, and no attempt is charged. A handler says so by an error of its type, a downstream by 429
+// stays, and no attempt is charged. A handler says so with a ThrottledError, a downstream with 429
 // and Retry-After.
 func TestThrottledWaits(t *testing.T) {
 	t.Parallel()
@@ -81,7 +81,7 @@ func TestThrottledWaits(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
 			r.tenant("a", rate(20))
-			r.downstream(shaper.DownstreamPolicy{Tolerance: 10 * time.Second}) // who misses a slot is overtaken
+			r.downstream(shaper.DownstreamPolicy{Tolerance: 10 * time.Second}) // whoever misses a slot is overtaken
 			sink, first, role := r.sink(), play{}, both
 			if by == "429" {
 				role.Target, sink.refuse = sink.url, 1

@@ -12,10 +12,10 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// TestFirstInFirstOut: jobs start in the order in which they were accepted, by their slots, also
+// TestFirstInFirstOut: jobs start in the order in which they were accepted, by their slots, even
 // where an interval is shorter than the lead, so that several tickets are on their way at a time,
-// and where several daemons race for them. A job that missed its slot, since the machine kept its
-// worker from running, is overtaken by the owner of the next one, and so is one whose ticket is
+// and where several daemons race for them. A job that missed its slot because the machine kept its
+// worker from running is overtaken by the owner of the next one, and so is one whose ticket is
 // given up for lost; so the tolerance is four seconds here, and none is missed.
 func TestFirstInFirstOut(t *testing.T) {
 	t.Parallel()
@@ -113,13 +113,14 @@ func TestTenantsDoNotHurtEachOther(t *testing.T) {
 		}
 	}
 	slices.Sort(waits)
-	if median := waits[len(waits)/2]; median > 500*time.Millisecond+10*r.weather.longest() { // some 3 ms on an idle machine
+	// Some 3 ms on an idle machine.
+	if median := waits[len(waits)/2]; median > 500*time.Millisecond+10*r.weather.longest() {
 		t.Errorf("jobs of idle tenants waited %v, want next to nothing", waits)
 	}
 	r.refuse(history.Starts(r.history(), perSecond(10)))
 }
 
-// TestInFlightIsBounded: handlers that run on after their time is over, and do not heed their
+// TestInFlightIsBounded: handlers that go on after their time is over, and do not heed their
 // context, keep their places.
 func TestInFlightIsBounded(t *testing.T) {
 	deaf := play{For: 150 * time.Millisecond, Deaf: true}

@@ -11,7 +11,7 @@ import (
 )
 
 // fault is something that a storm breaks. inflict does it once, and returns true; or false, if
-// there is nothing to break. What is to be mended later goes to storm.after.
+// there is nothing to break. What must be mended later goes to storm.after.
 type fault struct {
 	name    string
 	weight  int
@@ -61,8 +61,8 @@ var kinds = []fault{
 	{"redis", 3, (*storm).killRedis},
 }
 
-// rage inflicts faults for d, a pause of 0 to 2·mean between them. It calls look between them, some
-// times a second.
+// rage inflicts faults for d, with a pause of 0 to 2·mean between them. Meanwhile it calls look,
+// several times a second.
 func (s *storm) rage(d, mean time.Duration, look func()) {
 	s.t.Helper()
 	total := 0
@@ -214,8 +214,8 @@ func (s *storm) flushScripts() bool {
 	return true
 }
 
-// pauseTenant pauses a tenant, or, seldom, all of them, for a while; half of the time until it is
-// resumed.
+// pauseTenant pauses a tenant, or, rarely, all of them: half of the times for a while, half until
+// it is resumed.
 func (s *storm) pauseTenant() bool {
 	tenant := s.anyTenant()
 	if s.chance.IntN(10) == 0 {
@@ -238,7 +238,8 @@ func (s *storm) pauseTenant() bool {
 	return true
 }
 
-// changeRate makes a tenant half, twice or three times as fast as it was at the start, or as fast.
+// changeRate makes a tenant half, twice or three times as fast as it was at the start, or just as
+// fast.
 func (s *storm) changeRate() bool {
 	tenant := s.anyTenant()
 	rate := s.rates[tenant]

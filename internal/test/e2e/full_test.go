@@ -12,8 +12,8 @@ import (
 )
 
 // TestFullStoreDrains lets Redis reach its maxmemory with a backlog. Producers are refused; what
-// was accepted goes on to leave, one ticket after the other, also by a daemon that is started only
-// now; and once that has made room, jobs are accepted again.
+// was accepted goes on leaving, ticket by ticket, even through a daemon that is started only now;
+// and once that has made room, jobs are accepted again.
 func TestFullStoreDrains(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestHostileHandlers runs handlers and commands that do what they should not, two at a time,
-// beside those of a tenant that behaves. None of them passes the bound of its tenant, or hurts
+// alongside those of a tenant that behaves. None of them exceeds the bound of its tenant, or hurts
 // anybody else; all end, each with an error that can be read.
 func TestHostileHandlers(t *testing.T) {
 	notShort(t)
@@ -46,7 +46,7 @@ func TestHostileHandlers(t *testing.T) {
 		{"ignores SIGTERM for three times its time", shaper.Spec{Type: "sh", Payload: []byte(`trap '' TERM; sleep 1.5`)}, shaper.StateDead},
 		{"leaves a child behind", shaper.Spec{Type: "sh", Payload: []byte(`sleep 5 & exit 0`)}, shaper.StateDone},
 	}
-	if _, err := exec.LookPath("setsid"); err == nil { // the daemon goes by itself, after the job's time
+	if _, err := exec.LookPath("setsid"); err == nil { // the daemon ends by itself, after the job's time
 		jobs = append(jobs, job{"forks a daemon that keeps the pipes", shaper.Spec{Type: "sh", Payload: []byte(`setsid sleep 3 & sleep 5`)}, shaper.StateDead})
 	}
 	for i := range jobs {

@@ -29,7 +29,8 @@ func TestIdleDaemonAsksLittle(t *testing.T) {
 			t.Fatalf("%d tenants known (%v), want %d", len(names), err, tenants)
 		}
 		perSecond := float64(most)
-		for begun := time.Now(); perSecond >= most && time.Since(begun) < 2*patience; { // the change wakes everybody, and a busy machine takes a while over that
+		// The change wakes everybody, and a busy machine takes a while over that.
+		for begun := time.Now(); perSecond >= most && time.Since(begun) < 2*patience; {
 			before, begun := r.commands(), time.Now()
 			time.Sleep(over)
 			perSecond = float64(r.commands()-before) / time.Since(begun).Seconds()
@@ -41,8 +42,8 @@ func TestIdleDaemonAsksLittle(t *testing.T) {
 	}
 }
 
-// know makes tenants number from to below to known, each with a policy of its own: copies of one,
-// since setting that many one by one takes long.
+// know makes the tenants numbered from up to, but not including, to known, each with a policy of
+// its own: copies of one, since setting that many one by one takes long.
 func (r *rig) know(from, to int) {
 	r.t.Helper()
 	if from == to {

@@ -24,7 +24,7 @@ type leanProgram struct {
 	dir  string // to be removed with it
 }
 
-// built returns where it is.
+// built returns the path of the binary.
 func (l *leanProgram) built(t *testing.T) string {
 	t.Helper()
 	l.mu.Lock()
@@ -41,7 +41,7 @@ func (l *leanProgram) built(t *testing.T) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(l.dir, "lean.test")
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // on a machine that has built nothing yet
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // for a machine that has built nothing yet
 	defer cancel()
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-race=false", "-tags", "crashpoints", "-o", path, ".")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -61,7 +61,7 @@ func (l *leanProgram) ofProcesses(t *testing.T) string {
 	return l.built(t)
 }
 
-// known is where it is; empty = nobody has needed it.
+// known is the path of the binary; empty = nobody has needed it.
 func (l *leanProgram) known() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,6 +71,6 @@ func (l *leanProgram) known() string {
 // remove removes what was built.
 func (l *leanProgram) remove() {
 	if l.dir != "" {
-		_ = os.RemoveAll(l.dir) // it lies where the system clears up, too
+		_ = os.RemoveAll(l.dir) // it is where the system cleans up, too
 	}
 }

@@ -71,7 +71,7 @@ func (l *ledger) look(d time.Duration) {
 		}
 		l.rig.must(err)
 		switch {
-		case job.State == shaper.StateDone: // its handler has written that down, perhaps before the producer its answer
+		case job.State == shaper.StateDone: // its handler wrote that down, perhaps before the producer its answer
 			delete(l.open, n)
 		case job.State.Ended():
 			l.ended(n, string(job.State))

@@ -38,8 +38,8 @@ func (r *rig) sprung(what string, trap *faultproxy.Trap) {
 	}
 }
 
-// spoilt are the calls whose answers get lost: how a request is told from others, by our scripts'
-// hashes and asynq's keys.
+// spoilt are the calls whose answers get lost: each is recognised by our scripts' hashes or asynq's
+// keys.
 func spoilt(downstream string) map[string]func([]byte) bool {
 	tickets := "shaper-" + downstream // their asynq queue
 	out := map[string]func([]byte) bool{
@@ -60,7 +60,7 @@ func spoilt(downstream string) map[string]func([]byte) bool {
 
 // TestLostReplies breaks the connection of each call of a script, and of asynq, under load: once
 // before the request arrives, once before the answer does. The call is made again, by go-redis or
-// by us; nothing is lost by that or done twice.
+// by us; nothing is lost by that, and nothing is done twice.
 //
 // It runs by itself, as TestCrashPoints does.
 func TestLostReplies(t *testing.T) {
@@ -135,7 +135,7 @@ func TestOffersAddUp(t *testing.T) {
 	broken := 0
 	breaking.Go(func() error {
 		seen, enqueue := 0, spoilt(r.name)["enqueue"]
-		match := func(request []byte) bool { // one of three
+		match := func(request []byte) bool { // one request in three
 			if !enqueue(request) {
 				return false
 			}
@@ -161,7 +161,8 @@ func TestOffersAddUp(t *testing.T) {
 			for i := range each {
 				s := shaper.Spec{Tenant: "a", ID: fmt.Sprintf("%d-%d", n, i), Type: "play", Payload: play{}.bytes()}
 				_, err := offer(ctx, o.client, o.rec, s)
-				for errors.Is(err, shaper.ErrStore) { // go-redis gave up; whoever does not know offers it again
+				// Go-redis gave up; a producer that does not know offers the job again.
+				for errors.Is(err, shaper.ErrStore) {
 					var result shaper.Result
 					if result, err = o.client.Offer(ctx, s); err == nil {
 						err = o.rec.Record(answer(history.Event{Tenant: s.Tenant, ID: s.ID}, result))

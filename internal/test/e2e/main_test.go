@@ -12,7 +12,7 @@ import (
 const processVar = "JOBSHAPER_E2E_PROCESS"
 
 // storeVar holds the URL of the store that all tests of this run use, each with a downstream of its
-// own. Empty: each test has a server of its own. TestOnACluster sets it.
+// own. If it is empty, each test has a server of its own. TestOnACluster sets it.
 const storeVar = "JOBSHAPER_E2E_REDIS"
 
 func TestMain(m *testing.M) {

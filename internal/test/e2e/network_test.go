@@ -82,7 +82,7 @@ func TestBrokenNetwork(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	const outage, jobs = 3 * time.Second, 100
-	// Generously: what is seen on an idle machine stands in docs/reliability.md.
+	// These are generous: docs/reliability.md has what is seen on an idle machine.
 	const recovery = 20 * time.Second
 	for _, tc := range []struct {
 		name   string
@@ -140,9 +140,9 @@ func TestBrokenNetwork(t *testing.T) {
 	}
 }
 
-// TestRedisIsTooFar puts Redis 200 ms away, where the tolerance is 20 ms: no answer arrives before
-// its slot is over. No job starts, since none could start in its slot, and none is charged; a line
-// of the log and a metric tell why. With the tolerance raised, all start.
+// TestRedisIsTooFar puts Redis 200 ms away, with a tolerance of 20 ms: no answer arrives before its
+// slot is over. No job starts, since none could start in its slot, and none is charged; a log line
+// and a metric say why. With the tolerance raised, all start.
 func TestRedisIsTooFar(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -188,7 +188,8 @@ func TestScriptsAreForgotten(t *testing.T) {
 	for n := range flushes {
 		r.starts(n * jobs / flushes)
 		r.must(r.rdb.ScriptFlush(context.Background()).Err())
-		specs := []shaper.Spec{jobOf("b", n), jobOf("c", n)} // two tenants share a pipeline, where no client loads a script again
+		// Two tenants share a pipeline, in which no client loads a script again.
+		specs := []shaper.Spec{jobOf("b", n), jobOf("c", n)}
 		for _, out := range r.client.OfferMany(context.Background(), specs) {
 			if out.Err != nil || out.Result.Status != shaper.Accepted {
 				t.Fatalf("after a flush: %+v %v", out.Result, out.Err)
@@ -230,7 +231,7 @@ func TestRedisForgetsEverything(t *testing.T) {
 	r.await("what is offered from then on has ended", func(h history.History) bool { return len(history.Lost(h.Since(flushed))) == 0 })
 	r.await("the job that ran is told", func(h history.History) bool { return len(h.Tenant("b").Of(history.End)) == 1 })
 	h := r.history().Since(flushed)
-	// A start that had its slot before is none of theirs: Redis has forgotten that too.
+	// A start that had its slot before is not one of theirs: Redis has forgotten that too.
 	offered := distinct(h.Of(history.Accept))
 	var fresh history.History
 	for _, e := range h.Tenant("a") {

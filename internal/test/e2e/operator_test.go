@@ -26,7 +26,7 @@ type operator struct {
 	downstream string
 }
 
-// newOperator returns an operator of a role's downstream; its owner closes it.
+// newOperator returns an operator of a role's downstream; the caller must close it.
 func newOperator(r role, opts redisurl.Config) (o *operator, err error) {
 	o = &operator{downstream: r.Downstream}
 	if o.rdb, err = redisurl.Open(unhurried(r.Redis), opts); err != nil {
@@ -67,8 +67,10 @@ func (o *operator) run(ctx context.Context, call string) error {
 
 // operation is a call of the downstream by people and producers.
 type operation struct {
-	do    func(ctx context.Context, o *operator, n int) error    // makes the call the nth time, from 0; may be repeated as a whole
-	check func(ctx context.Context, o *operator) (string, error) // looks whether all three took effect; what it returns is wrong
+	// Makes the call the nth time, from 0; may be repeated as a whole.
+	do func(ctx context.Context, o *operator, n int) error
+	// Checks whether all three took effect; what it returns is wrong.
+	check func(ctx context.Context, o *operator) (string, error)
 }
 
 // operations are named by the script that they call.
@@ -188,8 +190,8 @@ var operations = map[string]operation{
 	}, nil},
 }
 
-// mending takes a job of a tenant out of the books, and has them mended. The job would be left for
-// ever, were they not.
+// mending takes a job of a tenant out of the books, and has them mended. Otherwise the job would be
+// left for ever.
 func mending(tenant string) operation {
 	return operation{func(ctx context.Context, o *operator, n int) error {
 		s := later(tenant, n)
@@ -241,7 +243,8 @@ func (r *rig) bury() {
 	for n := range 3 {
 		s := jobOf("x", n)
 		s.Payload = play{Fail: 1000}.bytes()
-		r.must(r.rec.Record(history.Event{Kind: history.Offer, Tenant: s.Tenant, ID: s.ID})) // without an answer, since nobody waits for its end
+		// Without an answer, since nobody waits for its end.
+		r.must(r.rec.Record(history.Event{Kind: history.Offer, Tenant: s.Tenant, ID: s.ID}))
 		result, err := r.client.Offer(context.Background(), s)
 		r.must(err)
 		if result.Status != shaper.Accepted {

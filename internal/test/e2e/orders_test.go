@@ -15,8 +15,8 @@ import (
 )
 
 // TestOrdersOfAnOperator gives a tenant with a backlog one order after the other: pause, resume,
-// ten times the rate, a tenth of it, a bound below its level, be gone. Each holds at once, and none
-// makes a burst.
+// ten times the rate, a tenth of it, a bound below its level, removal. Each takes effect at once,
+// and none makes a burst.
 func TestOrdersOfAnOperator(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -29,11 +29,11 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	r.starts(5)
 	r.must(r.admin.Pause(ctx, "a", 0))
 	paused := history.Now()
-	time.Sleep(time.Second) // ten would start
+	time.Sleep(time.Second) // ten would start in that time
 	resumed := history.Now()
 	r.must(r.admin.Resume(ctx, "a"))
-	// What was granted before the order is recalled by a message, which takes some of the
-	// processes' turns to arrive.
+	// What was granted before the order is recalled by a message, which takes a while to reach the
+	// processes.
 	still := r.history().Since(paused + int64(shaper.DefaultTolerance+4*r.weather.longest())).Until(resumed).Of(history.Start)
 	if len(still) > 0 {
 		t.Errorf("%d starts while paused, the first %v after the order", len(still), time.Duration(still[0].At-paused))
@@ -46,7 +46,7 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	slow := len(r.history().Of(history.Start))
 	r.starts(slow + 5)
 
-	// A bound below the level: nothing enters, nothing that is in is lost.
+	// A bound below the level: nothing enters, and nothing that is inside is lost.
 	r.tenant("a", shaper.Policy{Depth: 1})
 	result, err := offer(ctx, r.client, r.rec, shaper.Spec{Tenant: "a", ID: "over", Type: "play", Payload: play{}.bytes()})
 	r.must(err)
@@ -61,8 +61,8 @@ func TestOrdersOfAnOperator(t *testing.T) {
 	s.setRate("a", buckets.PerSecond(2))
 	r.offer("a", 1, play{})
 	s.settle()
-	// It is gone, the default rate holds, and its timeline stands: whoever comes back under the
-	// name earns no earlier start.
+	// It is gone, the default rate is in force, and its timeline stays: whoever comes back under
+	// the name earns no earlier start.
 	gone := history.Event{Kind: history.Set, Tenant: "a", Outcome: shaper.DefaultPolicy().Rate.String()}
 	r.must(r.rec.Record(gone))
 	r.must(r.admin.Remove(ctx, "a"))

@@ -32,7 +32,7 @@ type process struct {
 	stdout *bufio.Reader
 	stderr string // file
 	ended  bool
-	silent bool // it is one of many, and what it had to say does not matter
+	silent bool // it is one of many, and its output does not matter
 }
 
 // start starts a process and waits until it is ready.
@@ -94,7 +94,7 @@ func (p *process) kill() {
 	p.cut()
 }
 
-// stop freezes the process, until it is sent SIGCONT, for so long that it counts as gone.
+// stop freezes the process until it is sent SIGCONT, for so long that it counts as gone.
 func (p *process) stop() {
 	p.rig.t.Helper()
 	p.signal(syscall.SIGSTOP)
@@ -136,7 +136,7 @@ func (p *process) goroutines() int {
 	return n
 }
 
-// resident returns how many bytes of memory the process holds; 0 where the system does not tell.
+// resident returns how many bytes of memory the process holds; 0 if the system does not tell.
 func (p *process) resident() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.pid()))
 	if f := strings.Fields(string(text)); err == nil && len(f) > 1 {
@@ -146,8 +146,8 @@ func (p *process) resident() int64 {
 	return 0
 }
 
-// cut writes down that the process has been cut off. Only then does nothing that it starts come
-// after the event.
+// cut writes down that the process has been cut off. It must be called only once that is so: then
+// nothing that the process starts comes after the event.
 func (p *process) cut() {
 	p.rig.must(p.rig.rec.Record(history.Event{Kind: history.Cut, PID: p.pid()}))
 }

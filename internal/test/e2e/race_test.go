@@ -2,5 +2,5 @@
 
 package e2e
 
-// raceEnabled tells whether this binary has the race detector.
+// raceEnabled says whether this binary has the race detector.
 const raceEnabled = true

@@ -71,7 +71,7 @@ func newServerRig(t *testing.T, opts ...redistest.Option) *rig {
 
 var downstreams atomic.Int64
 
-// newRigAt is a rig on the store of a URL, opened as our programs do.
+// newRigAt is a rig on the store of a URL, opened as our programs open it.
 func newRigAt(t *testing.T, url string) *rig {
 	t.Helper()
 	// A store may be shared by processes, one after the other, see rerun.
@@ -92,8 +92,9 @@ func newRigAt(t *testing.T, url string) *rig {
 	return r
 }
 
-// unhurried is a server's URL for whoever is not about to see it go away: on a busy machine a crowd
-// of producers waits longer for an answer than a connection should whose other side may be gone.
+// unhurried is a server's URL for tests in which the server does not go away: on a busy machine a
+// crowd of producers waits longer for an answer than it should on a connection whose other side may
+// be gone.
 func unhurried(url string) string {
 	if !strings.HasPrefix(url, "redis://") {
 		return url
@@ -134,7 +135,7 @@ func (r *rig) daemon(role role) {
 	role = r.placed(role)
 	var d *daemon
 	var err error
-	for begun := time.Now(); ; { // a start does not wait longer for Redis than a process that looks after it would
+	for begun := time.Now(); ; { // a start waits no longer for Redis than a supervisor would
 		d, err = startDaemon(context.Background(), role, cmp.Or(role.log, slog.New(slog.NewTextHandler(r.t.Output(), nil))))
 		if !errors.Is(err, shaper.ErrStore) || time.Since(begun) > patience {
 			break
@@ -193,7 +194,7 @@ func (r *rig) await(what string, condition func(history.History) bool) history.H
 	seen := -1
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		h := r.history()
-		if len(h) != seen && condition(h) { // what has not grown is as it was
+		if len(h) != seen && condition(h) { // a history that has not grown is unchanged
 			return h
 		}
 		seen = len(h)
@@ -232,7 +233,7 @@ func (r *rig) eventually(what string, condition func() bool) {
 	}
 }
 
-// charged fails the test unless each job of a tenant is done, and was charged for so many attempts.
+// charged fails the test unless each job of a tenant is done, and was charged that many attempts.
 func (r *rig) charged(h history.History, tenant string, attempts int) {
 	r.t.Helper()
 	for _, e := range h.Of(history.Accept).Tenant(tenant) {
@@ -269,7 +270,7 @@ func refuse(t *testing.T, lists ...[]history.Violation) {
 
 // perSecond is the rule of a tenant with n starts a second and the default tolerance. A handler
 // reads its clock with its first instruction; a millisecond is for the scheduler of a busy machine,
-// which may stand between the last look at the clock and that.
+// which may come between that and the last look at the clock.
 func perSecond(n int64) history.Rule {
 	return history.Rule{Rate: buckets.PerSecond(n), Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond}
 }

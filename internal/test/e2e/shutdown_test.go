@@ -18,7 +18,8 @@ func TestTerminatedDaemonHandsBack(t *testing.T) {
 	for _, tenant := range []string{"short", "long", "rest"} {
 		r.tenant(tenant, rate(200))
 	}
-	// Nobody may be so slow that the short jobs end before the signal arrives, or after the grace.
+	// However slow the machine, the short jobs must end neither before the signal arrives nor after
+	// the grace.
 	first := r.start(role{Scheduler: true, Worker: true, Places: 2 * half, Grace: 8 * time.Second, checked: true})
 	r.offer("short", half, play{First: 3 * time.Second})
 	r.offer("long", half, play{First: time.Hour})

@@ -52,7 +52,7 @@ func (s *sink) history() history.History {
 
 // atSink is what a sink may see of a tenant with rule r: a request is under way for a few ms until
 // the sink reads its clock, and longer on a machine that keeps processes waiting, since a dozen
-// goroutines have a part in it.
+// goroutines take part.
 func (r *rig) atSink(rule history.Rule) history.Rule {
 	rule.Slack += 5*time.Millisecond + r.weather.longest()
 	return rule

@@ -40,7 +40,7 @@ var soakMix = mix{
 	{1, play{Goexit: true}},
 }
 
-// soakCap is how many jobs of a tenant are in flight at most in a soak.
+// soakCap is the most jobs of a tenant that are in flight in a soak.
 const soakCap = 10
 
 // TestSoak breaks everything at random, for 8 s in `make test`, and for as long as one likes in
@@ -143,7 +143,7 @@ func (s *storm) settle() {
 		if empty && len(s.ledger.open) == 0 {
 			return
 		}
-		if empty && time.Since(looked) > 200*time.Millisecond { // those that are open ended without a handler, or are lost
+		if empty && time.Since(looked) > 200*time.Millisecond { // those still open ended without a handler, or are lost
 			s.ledger.look(0)
 			looked = time.Now()
 		}
@@ -206,7 +206,7 @@ func (l *sampler) sample(r *rig) {
 
 // leftovers returns what is in Redis and should not be, once all jobs have ended: keys that stay
 // for ever besides policies, a departure log, dead jobs, and what asynq has of workers that were
-// killed lately (its own recoverer clears that within some minutes).
+// killed recently (its own recoverer clears that within some minutes).
 func leftovers(r *rig) (out []string) {
 	r.t.Helper()
 	ctx := context.Background()

@@ -64,14 +64,15 @@ func (r *rig) onSchedule(h history.History, tenant string, rule history.Rule) {
 	r.refuse(late)
 }
 
-// missed finds where the next slot of a tenant with a backlog was more than an interval away, since
-// nobody came to an earlier one.
+// missed finds where the next slot of a tenant with a backlog was more than an interval away,
+// because nobody came to an earlier one.
 func missed(h history.History, tenant string, rule history.Rule) (out []history.Violation) {
 	starts := h.Of(history.Start).Tenant(tenant)
 	slices.SortFunc(starts, func(a, b history.Event) int { return cmp.Compare(a.Slot, b.Slot) })
 	interval := time.Duration(float64(rule.Rate.Period) / float64(rule.Rate.Events))
 	for i, e := range starts[1:] {
-		if gap := time.Duration(e.Slot-starts[i].Slot) * time.Microsecond; gap > interval+2*time.Microsecond { // slots are whole µs
+		// Slots are whole µs.
+		if gap := time.Duration(e.Slot-starts[i].Slot) * time.Microsecond; gap > interval+2*time.Microsecond {
 			out = append(out, history.Violation{Check: "missed slot", Tenant: tenant, ID: e.ID, At: e.At,
 				What: fmt.Sprintf("slot %v after the one before, want %v", gap, interval)})
 		}
@@ -147,7 +148,7 @@ func TestSpacingHolds(t *testing.T) {
 			r := rigged(t)
 			r.tenant("a", rate(10))
 			// With a lead of nearly an interval a worker holds a slot most of the time, so that
-			// whatever happens hits one.
+			// whatever happens hits such a slot.
 			r.downstream(shaper.DownstreamPolicy{Lead: 90 * time.Millisecond})
 			tc.disturb(r, tc.jobs)
 			h := r.drained()
@@ -159,9 +160,9 @@ func TestSpacingHolds(t *testing.T) {
 	}
 }
 
-// TestRatesAreKept: by their slots, backlogs take exactly as long as their rates say, also where an
-// interval is no whole number of microseconds, and where it is shorter than the tolerance and the
-// lead.
+// TestRatesAreKept: by their slots, backlogs take exactly as long as their rates say, even where an
+// interval is not a whole number of microseconds, and where it is shorter than the tolerance and
+// the lead.
 func TestRatesAreKept(t *testing.T) {
 	notShort(t)
 	for _, tc := range []struct {
@@ -199,7 +200,7 @@ func TestRateChangesReachTheBacklog(t *testing.T) {
 	}
 	begun := r.starts(10).Of(history.Start)[9].At
 	slower := change(2)
-	if slower-begun > int64(50*time.Millisecond) { // else no slot has been granted after that of the tenth start
+	if slower-begun > int64(50*time.Millisecond) { // otherwise no slot has been granted after that of the tenth start
 		begun = slower
 	}
 	n := len(r.history().Of(history.Start))

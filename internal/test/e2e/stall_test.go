@@ -12,9 +12,9 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// stalls are the times in which this machine kept a process from running that wanted to, since
-// watch was called. Some promises are exact only where workers come to their slots in time: a slot
-// that was missed is gone, by design.
+// stalls are the times, since watch was called, in which this machine kept a process from running
+// that wanted to. Some promises are exact only if workers come to their slots in time: a slot that
+// was missed is gone, by design.
 type stalls struct {
 	begun int64 // by the history's clock
 	clock *stallClock
@@ -95,7 +95,7 @@ func (s *stalls) all() []stall {
 	return s.clock.list[i:len(s.clock.list):len(s.clock.list)]
 }
 
-// longest is the longest stall; those that do not matter are not told apart.
+// longest is the longest stall, and at least shortStall, since shorter ones are not told apart.
 func (s *stalls) longest() time.Duration {
 	most := shortStall
 	for _, e := range s.all() {
@@ -104,14 +104,14 @@ func (s *stalls) longest() time.Duration {
 	return most
 }
 
-// calm tells whether the machine let everybody run within half the time that the tests' tolerance
+// calm reports whether the machine let everybody run within half the time that the tests' tolerance
 // and lead leave.
 func (s *stalls) calm() bool { return s.longest() < 8*time.Millisecond }
 
 // cost is how many slots of a tenant with that interval the stalls may have cost: each makes
 // workers miss the slots that fall into it, and one more on each side. Other processes had stalls
-// of their own, so it counts thrice. It is zero on a calm machine, and on a hopeless one beyond all
-// bounds.
+// of their own, so it counts three times. It is zero on a calm machine, and beyond all bounds on a
+// hopeless one.
 func (s *stalls) cost(interval time.Duration) (slots float64) {
 	for _, e := range s.all() {
 		if e.d >= 8*time.Millisecond {
@@ -124,14 +124,14 @@ func (s *stalls) cost(interval time.Duration) (slots float64) {
 // excusable are the checks that are about the moment of a start. "missed slot" is that of missed.
 var excusable = []string{"spacing", "windows", "on time", "missed slot"}
 
-// excuse takes those violations out that are about the moment of a start, by up to the lateness of
-// some ms that a stall at that time makes: between a worker's last look at the clock and the
-// handler's first instruction the machine may keep it waiting, and nobody promises anything about
-// that. Slots are exact, whatever the machine does, and no stall makes a start early.
+// excuse takes out those violations that are about the moment of a start and have a stall within a
+// second of them: between a worker's last look at the clock and the handler's first instruction the
+// machine may keep it waiting, and nobody promises anything about that. Slots are exact, whatever
+// the machine does, and no stall makes a start early.
 //
-// A long stall excuses, too, that a job starts again which was done: its process was killed before
-// it could say so, later than history.ReportWithin allows. That is found out when the lease is
-// over.
+// A long stall also excuses that a job starts again although it was done: its process was killed
+// before it could say so, later than history.ReportWithin allows. That is found out when the lease
+// is over.
 func (s *stalls) excuse(l []history.Violation) (rest []history.Violation) {
 	const around = time.Second
 	for _, v := range l {
@@ -145,7 +145,7 @@ func (s *stalls) excuse(l []history.Violation) (rest []history.Violation) {
 	return rest
 }
 
-// between tells whether there was a stall of at least d in a time.
+// between reports whether there was a stall of at least d in a time.
 func (s *stalls) between(from, until int64, d time.Duration) bool {
 	list := s.all()
 	i, _ := slices.BinarySearchFunc(list, from, func(e stall, at int64) int { return cmp.Compare(e.until, at) })
@@ -166,8 +166,9 @@ func (s *stalls) share() float64 {
 	return float64(sum) / float64(max(history.Now()-s.begun, 1))
 }
 
-// refuse fails the test for violations that the machine does not explain. It lets no more than one
-// in a hundred starts pass, and as large a part of them as the stalls had of the time.
+// refuse fails the test for violations that the machine does not explain. It lets a hundredth of
+// the starts be late, plus the share of them that the stalls had of the time, and the start after
+// each be too close, and two more.
 func (s *stalls) refuse(t *testing.T, starts int, lists ...[]history.Violation) {
 	t.Helper()
 	all := slices.Concat(lists...)

@@ -15,8 +15,8 @@ import (
 )
 
 // TestKillStorm kills a process every 1.5 s for 12 s, a scheduler or a worker or both in one, and
-// Redis once. There is a backlog all the time: nothing is lost, and nothing but the killed is
-// slower. The soak does as much for as long as one likes.
+// Redis once. There is a backlog all the time: nothing is lost, and nothing is slower except what
+// was killed. The soak does the same for as long as one likes.
 func TestKillStorm(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestKillStorm(t *testing.T) {
 }
 
 // TestStopStorm stops a process every 1.5 s for 3 s, which is longer than a lease. Workers hold
-// slots that have not come, so that many a stop falls between grant and start; half of the handlers
+// slots that have not come, so that many stops fall between grant and start; half of the handlers
 // do not heed the end of their lease, so that their late reports must be refused. It goes on until
 // both have happened.
 func TestStopStorm(t *testing.T) {
@@ -84,7 +84,8 @@ func TestStopStorm(t *testing.T) {
 	for begun := time.Now(); time.Since(begun) < storm || (stale == 0 || held == 0) && time.Since(begun) < most; {
 		next := time.Now().Add(every)
 		for tenant, p := range plays {
-			if info, err := r.admin.Tenant(t.Context(), tenant); err == nil && info.Level() < 30 { // for a turn, and to spare
+			// Enough for a turn, and to spare.
+			if info, err := r.admin.Tenant(t.Context(), tenant); err == nil && info.Level() < 30 {
 				r.offer(tenant, 30, p)
 			}
 		}
@@ -151,8 +152,8 @@ func (s *storm) held() (n int) {
 	return n
 }
 
-// TestRateIsKeptUnderRetries: ten tenants, of whose jobs every twentieth fails, three workers and
-// two schedulers. By their slots, all are as fast as their rates.
+// TestRateIsKeptUnderRetries runs ten tenants, whose every twentieth job fails, on three workers
+// and two schedulers. By their slots, all are as fast as their rates.
 func TestRateIsKeptUnderRetries(t *testing.T) {
 	notShort(t)
 	const tenants, jobs, perSec = 10, 120, 20
@@ -228,7 +229,7 @@ func TestManyRatesAtOnce(t *testing.T) {
 	t.Logf("%v; the machine stalled for up to %v", report, r.weather.longest())
 }
 
-// keptBySlots is the part of its rate that a tenant kept, by its slots.
+// keptBySlots is the share of its rate that a tenant kept, by its slots.
 func keptBySlots(starts history.History, r history.Rule) float64 {
 	first, last := starts[0].Slot, starts[0].Slot
 	for _, e := range starts {
@@ -254,8 +255,8 @@ func (s *storm) backlog(tenant string, n int64, jobs int, p play) {
 	s.offer(tenant, jobs, p)
 }
 
-// kept is the part of the tenants' rates that was kept between two instants, by slots. It asks for
-// a backlog all that time, and takes a tenant whose backlog was used up for one that kept its rate.
+// kept is the share of the tenants' rates that was kept between two instants, by slots. It requires
+// a backlog all that time, and counts a tenant whose backlog was used up as one that kept its rate.
 func (s *storm) kept(from, until int64) float64 {
 	h := s.history()
 	var got, want float64

@@ -16,8 +16,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// stream is what a producer does that offers jobs all the time: to each tenant so many, evenly, of
-// the kinds in mix.
+// stream is what a producer does that offers jobs all the time: to each tenant at its rate, of the
+// kinds in mix.
 type stream struct {
 	Rates map[string]buckets.Rate
 	Seed  uint64

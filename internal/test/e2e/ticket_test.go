@@ -14,8 +14,8 @@ import (
 
 // TestTicketsMayBeDoubled puts every ticket that asynq holds into it again, under other ids and by
 // the ways that a dashboard has, and once more when all is over. A ticket is a reminder: no job
-// starts twice for it, and each start owns a slot. Some tickets are gone before they are seen, so
-// there are jobs until enough of them were.
+// starts twice because of it, and each start owns a slot. Some tickets are gone before they are
+// seen, so there are jobs until enough of them were.
 func TestTicketsMayBeDoubled(t *testing.T) {
 	t.Parallel()
 	const enough, together = 40, 40
@@ -66,8 +66,8 @@ func newForger(r *rig) *forger {
 		inspector: asynq.NewInspectorFromRedisClient(r.rdb), seen: map[string][]byte{}}
 }
 
-// doubleAll doubles each ticket that it sees for the first time: once to be run at once, once to be
-// archived and run by hand.
+// doubleAll doubles each ticket that it sees for the first time: one copy to be run at once, one to
+// be archived and run by hand.
 func (f *forger) doubleAll(ctx context.Context) {
 	pending, _ := f.inspector.ListPendingTasks(f.queue)
 	active, _ := f.inspector.ListActiveTasks(f.queue)
@@ -91,8 +91,8 @@ func (f *forger) again() {
 	f.taken()
 }
 
-// taken waits until asynq has no ticket. Where a reply came too late for asynq it does not know
-// that a ticket is done, and finds out two minutes later.
+// taken waits until asynq has no ticket. If a reply came too late for asynq, it does not know that
+// a ticket is done, and finds out two minutes later.
 func (f *forger) taken() {
 	f.rig.t.Helper()
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {

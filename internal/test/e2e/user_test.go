@@ -14,9 +14,9 @@ var asTheLeastUser = []string{
 	"TestSameIDIsOneJob", "TestCancelledJobs", "TestExpiredJobs",
 }
 
-// TestAsTheLeastUser runs tests of this package again, as the user of deploy/users.acl. That one is
-// refused nothing meanwhile: some refusals would not show otherwise, as what a script tries in a
-// pcall.
+// TestAsTheLeastUser runs tests of this package again, as the user of deploy/users.acl. That user
+// must be refused nothing meanwhile: some refusals would not show otherwise, such as of what a
+// script tries in a pcall.
 func TestAsTheLeastUser(t *testing.T) {
 	notShort(t)
 	t.Parallel() // none of them is about milliseconds

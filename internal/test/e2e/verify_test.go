@@ -24,7 +24,7 @@ func (r *rig) verified() verify.Findings {
 
 // TestVerify drains a backlog of jobs that fail at first, with chains, a pause, a changed rate and
 // a daemon that is killed. The departure log says of each start what its handler wrote down, and by
-// it all promises held. Then it is forged: each forgery is named.
+// it all promises held. Then the log is forged: each forgery is named.
 func TestVerify(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// conn is one client's connection, joined to one of its own to the server.
+// conn is one client's connection, joined to a connection of its own to the server.
 type conn struct {
 	proxy          *Proxy
 	client, server net.Conn
@@ -23,7 +23,7 @@ type conn struct {
 func (p *Proxy) serve(client net.Conn) {
 	c, err := p.join(client)
 	if err != nil {
-		_ = client.Close() // as a server does that is not there
+		_ = client.Close() // as if there were no server
 		return
 	}
 	p.running.Go(func() {
@@ -89,7 +89,7 @@ func (c *conn) ask(b []byte) bool {
 		return false
 	}
 	if !c.wait() {
-		return c.isSevered() // whose client goes on talking
+		return c.isSevered() // its client goes on talking
 	}
 	_, err := c.server.Write(b)
 	return err == nil || c.isSevered()
@@ -113,8 +113,8 @@ func (c *conn) answer(b []byte) bool {
 	return err == nil
 }
 
-// wait waits as long as the bytes are on their way. False: they never arrive, since the connection
-// has ended.
+// wait waits as long as the bytes are on their way. False means that they never arrive, because the
+// connection has ended.
 func (c *conn) wait() bool {
 	c.proxy.mu.Lock()
 	flows, latency := c.proxy.flows, c.proxy.latency

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Proxy stands before one server. Its methods are safe for concurrent use. Close ends all its
+// Proxy is in front of one server. Its methods are safe for concurrent use. Close ends all its
 // goroutines and waits for them.
 type Proxy struct {
 	target, addr string
@@ -30,13 +30,13 @@ type Proxy struct {
 	flows    chan struct{} // closed while bytes flow
 }
 
-// Start listens on a free loopback port before target, host:port.
+// Start listens on a free loopback port, in front of target, host:port.
 func Start(target string) (*Proxy, error) {
 	p := &Proxy{target: target, conns: map[*conn]bool{}, flows: make(chan struct{})}
 	close(p.flows)
 	var err error
-	// Below the ports that the system gives to outgoing connections: while Refuse holds, a client's
-	// own dial could take the port.
+	// Below the ports that the system gives to outgoing connections: during Refuse, a client's own
+	// dial could take the port.
 	for range 100 {
 		p.addr = fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(17000))
 		if err = p.Accept(); err == nil {
@@ -92,7 +92,7 @@ func (p *Proxy) Cut() {
 }
 
 // Sever makes all connections half open: the server's side is closed, and the client hears nothing
-// any more, not even that. New connections work.
+// more, not even that. New connections work.
 func (p *Proxy) Sever() {
 	for _, c := range p.all() {
 		c.sever()
@@ -100,8 +100,8 @@ func (p *Proxy) Sever() {
 }
 
 // Stall makes a black hole: connections stay, new ones are accepted, and nothing gets through,
-// until Flow. Then what was sent meanwhile arrives, as TCP has it, whether its sender still waits
-// for an answer or not.
+// until Flow. Then what was sent meanwhile arrives, as it does with TCP, whether its sender still
+// waits for an answer or not.
 func (p *Proxy) Stall() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

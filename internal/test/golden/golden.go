@@ -1,9 +1,9 @@
-// Package golden has the form of the exact vectors of the algorithms, for the tests of those who
-// answer by them.
+// Package golden has the type of the exact vectors of the algorithms, for the tests of packages
+// whose answers follow from them.
 package golden
 
-// Vector is one case of buckets/testdata/vectors.json; generate.py beside it made them and
-// says what each field means.
+// Vector is one case of buckets/testdata/vectors.json; generate.py next to it made them and says
+// what each field means.
 type Vector struct {
 	Name      string `json:"name"`
 	Algorithm string `json:"algorithm"`

@@ -41,9 +41,9 @@ func StartCluster(t testing.TB, opts ...Option) *Cluster {
 	return c
 }
 
-// join makes a cluster of the nodes. Meanwhile they take each other for gone within a second: for
-// as long as that, up to 5 s, a node that has seen no majority does not serve, and half as long
-// they leave each other without news.
+// join makes a cluster of the nodes. Meanwhile they take each other for gone within a second: that
+// time, up to 5 s, is also how long a node that has seen no majority does not serve, and half of it
+// how long they leave each other without news.
 func (c *Cluster) join() {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -59,7 +59,7 @@ func (c *Cluster) join() {
 		}
 		usual = got[nodeTimeout]
 		c.do(client, "CONFIG", "SET", nodeTimeout, 1000, noFailover, "yes")
-		// Without an epoch of its own each would first have to settle a conflict.
+		// Without epochs of their own they would first have to settle conflicts.
 		c.do(client, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		for _, other := range c.Nodes[:i] {
 			c.do(client, "CLUSTER", "MEET", "127.0.0.1", other.port, other.busPort)
@@ -150,7 +150,7 @@ func (c *Cluster) ReplicaOf(node *Server) *Server {
 		for _, s := range c.Nodes {
 			client := redis.NewClient(clientOptions(s.Addr(), s.cfg.password))
 			info, err := client.Info(c.t.Context(), "replication").Result()
-			_ = client.Close() // it was only asked
+			_ = client.Close() // it was only there to ask
 			if err == nil && strings.Contains(info, "role:slave") && strings.Contains(info, fmt.Sprintf("master_port:%d\r\n", node.port)) &&
 				strings.Contains(info, "master_link_status:up") {
 				found = s

@@ -9,8 +9,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// forgiven is a go-redis client whose server went away: it looks for it once a second, and notices
-// up to a second late that it has been closed.
+// forgiven is a go-redis client whose server went away: it looks for the server once a second, and
+// so notices up to a second late that it has been closed.
 var forgiven = goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
 
 // VerifyTestMain is a TestMain that runs the tests and then fails if they have left

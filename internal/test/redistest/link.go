@@ -38,7 +38,7 @@ func StartLink(t testing.TB, to string) *Link {
 // Addr is where the link begins.
 func (l *Link) Addr() string { return l.listener.Addr().String() }
 
-// Stall keeps back all that is sent from now on, in both directions.
+// Stall holds back all that is sent from now on, in both directions.
 func (l *Link) Stall() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,11 +51,11 @@ func (l *Link) Close() {
 	l.mu.Lock()
 	l.closed = true
 	for _, c := range l.conns {
-		_ = c.Close() // nothing more is wanted of it
+		_ = c.Close() // it is no longer needed
 	}
 	l.moving.Broadcast()
 	l.mu.Unlock()
-	_ = l.listener.Close() // closed twice, it says so
+	_ = l.listener.Close() // it fails if closed twice
 	l.running.Wait()
 }
 

@@ -22,15 +22,15 @@ type config struct {
 func AOF() Option { return func(c *config) { c.aof = true } }
 
 // FailsOver is an option of a cluster that a test breaks: a node that is silent for 3 s is
-// replaced, and not only after 15 s.
+// replaced, and not after 15 s.
 func FailsOver() Option { return Args("--cluster-node-timeout", "3000") }
 
-// Acknowledged is an option of a Redis with an append-only file: killed, it comes back with all
-// that it had acknowledged. With appendfsync everysec it does so only while the disk is fast: while
-// the system still syncs the file, Redis answers before it writes, for up to two seconds.
+// Acknowledged is an option of a Redis with an append-only file: when killed, it comes back with
+// all that it had acknowledged. With appendfsync everysec it does so only while the disk is fast:
+// while the system still syncs the file, Redis answers before it writes, for up to two seconds.
 func Acknowledged() Option { return Args("--appendfsync", "no") }
 
-// Password lets the server ask for a password.
+// Password makes the server ask for a password.
 func Password(secret string) Option { return func(c *config) { c.password = secret } }
 
 // Args adds arguments of redis-server, such as "--maxmemory", "100mb". They come
@@ -71,7 +71,7 @@ func (s *Server) args() []string {
 	}
 	if s.cfg.cluster {
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(s.busPort),
-			// No failover because of a busy machine; see FailsOver.
+			// A busy machine must not cause a failover; see FailsOver.
 			"--cluster-node-timeout", "15000", "--cluster-config-file", "nodes.conf")
 	}
 	return append(args, s.cfg.extra...)

@@ -16,7 +16,7 @@ const (
 )
 
 // freePort returns a port of the range that can be bound right now. Another
-// process may take it first, so whoever uses it verifies and tries again.
+// process may take it first, so the caller must verify, and try again.
 func freePort() (int, error) {
 	var err error
 	for range 100 {

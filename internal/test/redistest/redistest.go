@@ -25,8 +25,8 @@ import (
 // readyWithin bounds the start of one server, which takes some 20 ms.
 const readyWithin = testenv.Patience
 
-// clusterReload is how often our cluster clients learn the topology anew; go-redis
-// would do so each minute, and a failover would take as long.
+// clusterReload is how often our cluster clients learn the topology anew; go-redis would do so
+// every minute, and a failover would take as long.
 const clusterReload = time.Second
 
 // startAttempts is how many ports are tried when others take them from us.
@@ -82,11 +82,11 @@ func (s *Server) Client() *redis.Client {
 // Kill ends the server with SIGKILL, as a crash would, and waits for it.
 func (s *Server) Kill() { s.proc.Kill() }
 
-// Stop ends the server in good order and waits for it. One that is paused is
+// Stop shuts the server down in an orderly way and waits for it. One that is paused is
 // continued first: it could not act on a signal.
 func (s *Server) Stop() {
 	s.t.Helper()
-	_ = s.proc.Signal(syscall.SIGCONT) // an ended one needs none
+	_ = s.proc.Signal(syscall.SIGCONT) // one that has ended needs none
 	if err := s.proc.Stop(readyWithin); err != nil {
 		s.t.Errorf("redistest: %v", err)
 	}
@@ -129,7 +129,7 @@ func (s *Server) startAnywhere() {
 			}
 		}
 		if err = s.startOnce(); err == nil {
-			// By value of s: a restarted server is another process.
+			// Looked up in s only now: a restarted server is another process.
 			s.t.Cleanup(func() { s.proc.Kill() })
 			return
 		}

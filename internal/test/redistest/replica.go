@@ -9,7 +9,7 @@ import (
 )
 
 // StartReplica starts a replica of a server and returns when it is in step. from is the address at
-// which it finds the server; empty = the server's own, else that of a Link. It skips like Start.
+// which it finds the server: that of a Link, or empty for the server's own. It skips like Start.
 func StartReplica(t testing.TB, of *Server, from string, opts ...Option) *Server {
 	t.Helper()
 	if from == "" {

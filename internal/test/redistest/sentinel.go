@@ -82,7 +82,7 @@ func (s *Sentinel) URL() string {
 	return "redis-sentinel://" + strings.Join(addrs(s.Sentinels), ",") + "/0?" + query.Encode()
 }
 
-// Client returns a new client of whichever server is master, closed when the test
+// Client returns a new client for whichever server is master, closed when the test
 // ends.
 func (s *Sentinel) Client() *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
@@ -95,7 +95,7 @@ func (s *Sentinel) Client() *redis.Client {
 	return client
 }
 
-// Master returns the server that the first sentinel holds for the master.
+// Master returns the server that the first sentinel takes for the master.
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	client := redis.NewSentinelClient(clientOptions(s.Sentinels[0].Addr(), ""))

@@ -15,10 +15,10 @@ const Variable = "SHAPER_SABOTAGE"
 //go:embed breaks.txt
 var breaks string
 
-// Break is a text of a script, and what stands in its place once it is broken.
+// Break is a text of a script, and what takes its place once it is broken.
 type Break struct{ Name, File, Text, Broken string }
 
-// Breaks returns all that there are, as breaks.txt describes them.
+// Breaks returns all breaks, as breaks.txt describes them.
 func Breaks() []Break {
 	var all []Break
 	for line := range strings.Lines(breaks) {
@@ -37,7 +37,7 @@ func Breaks() []Break {
 	return all
 }
 
-// Apply makes the break in the source of a script's file. It panics where the text does not stand
+// Apply makes the break in the source of a script's file. It panics if the text does not occur
 // there exactly once.
 func (b Break) Apply(src []byte) []byte {
 	if n := strings.Count(string(src), b.Text); n != 1 {
@@ -47,7 +47,7 @@ func (b Break) Apply(src []byte) []byte {
 }
 
 // Script returns the source of FILE.lua with the break of the environment, if it is in that file.
-// It panics at a break that there is not, for then the tests would show nothing.
+// It panics at a break that does not exist, since then the tests would show nothing.
 func Script(file string, src []byte) []byte {
 	name, known := os.Getenv(Variable), false
 	for _, b := range Breaks() {

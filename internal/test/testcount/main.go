@@ -5,7 +5,7 @@
 //	…
 //	1234 passed, 0 failed, 5 skipped
 //
-// Before that line stands why tests were skipped. A package that does not compile, or ends before
+// Before that line it says why tests were skipped. A package that does not compile, or ends before
 // its tests do, counts as a failed test. -in DIR, as the first argument, tests the module in DIR.
 // The exit code is 0 if nothing failed.
 package main
@@ -50,7 +50,8 @@ func run(args []string, stdout, stderr io.Writer) (code int, err error) {
 	if err := test.Start(); err != nil {
 		return 0, err
 	}
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt) // go test gets it too, and ends; what it says then is still read
+	// Go test gets it too, and ends; what it prints then is still read.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	c := newCount(stdout)
 	err = c.read(events)
 	var exit *exec.ExitError
@@ -97,7 +98,7 @@ type count struct {
 type tested struct {
 	failed bool                // a test of it
 	order  []string            // of the tests that have said something
-	said   map[string][]string // by those that have not passed; "" is the package itself
+	said   map[string][]string // by tests that have not passed; "" is the package itself
 }
 
 func newCount(out io.Writer) *count {
@@ -165,7 +166,7 @@ func (c *count) ended(p *tested, e event) {
 	}
 }
 
-// packageEnded prints of a package that passed its line, and of one that failed all that failed
+// packageEnded prints the line of a package that passed, and, of one that failed, all that failed
 // tests said.
 func (c *count) packageEnded(p *tested, e event) {
 	own := p.said[""]
@@ -191,7 +192,7 @@ func (c *count) packageEnded(p *tested, e event) {
 				}
 			}
 		}
-		delete(p.said, test) // a test that runs again, by -count, is in order twice
+		delete(p.said, test) // a test that runs again, with -count, is in order twice
 	}
 	for _, line := range own {
 		fmt.Fprint(c.out, line)
@@ -213,7 +214,7 @@ func reason(said []string) string {
 	return "no reason was given"
 }
 
-// close prints the last lines. failed tells that go test has failed, by whatever it knows.
+// close prints the last lines. failed says that go test itself reported a failure.
 func (c *count) close(failed bool) {
 	if failed && c.failed == 0 {
 		c.failed++

@@ -12,13 +12,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Patience bounds every wait of a test for what must happen. Only a broken system reaches it, on a
-// machine, too, that gives a test a fifth of a core. A test that needs to be told of a failure
+// Patience bounds every wait of a test for what must happen. Only a broken system reaches it, even
+// on a machine that gives a test a fifth of a core. A test that needs to be told of a failure
 // sooner is about something else.
 const Patience = time.Minute
 
-// leaks looks for goroutines that are left until there are none. goleak by itself looks for half a
-// second, which a busy machine may take to end one.
+// leaks looks for leftover goroutines until there are none. goleak by itself looks for half a
+// second, and a busy machine may need as long to end one.
 func leaks(opts []goleak.Option) (err error) {
 	for begun := time.Now(); time.Since(begun) < Patience/4; {
 		if err = goleak.Find(opts...); err == nil {
@@ -41,7 +41,7 @@ func NoLeaks(t testing.TB, opts ...goleak.Option) {
 func Abreast(n int) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = parallel.Value.Set(strconv.Itoa(n * runtime.GOMAXPROCS(0))) // a number is what it takes
+		_ = parallel.Value.Set(strconv.Itoa(n * runtime.GOMAXPROCS(0))) // it takes a number
 	}
 }
 

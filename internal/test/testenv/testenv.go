@@ -1,5 +1,5 @@
 // Package testenv says what a test may count on: which programs of the machine, and how much of its
-// time; and it sees to it that a test leaves no goroutine behind.
+// time; and it makes sure that a test leaves no goroutine behind.
 //
 // A test that needs a program skips on a laptop without it, and fails where the
 // environment promises the program: JOBSHAPER_REQUIRE=redis,ffmpeg in CI. So a
