@@ -150,7 +150,8 @@ func TestRedisKeysExpire(t *testing.T) {
 			}
 			ttl := client.PTTL(ctx, l.Key("k")).Val()
 			// Until it is as if never used, and at most three windows or a bucket's time.
-			if took := time.Since(asked); ttl < d.ResetAfter-took-2*time.Millisecond || ttl > 30*time.Second { // it is in whole ms
+			// The TTL is in whole ms.
+			if took := time.Since(asked); ttl < d.ResetAfter-took-2*time.Millisecond || ttl > 30*time.Second {
 				t.Errorf("%s: expires in %v, %v after it was asked; it counts for %v", params.Algorithm, ttl, took, d.ResetAfter)
 			}
 		}

@@ -104,7 +104,8 @@ func TestTimelineFollowsAChangedRate(t *testing.T) {
 	if want := t0 + 142_858; slot != want {
 		t.Errorf("after a change to 7/s the slot is %d, want %d: the last slot and one new interval", slot-t0, want-t0)
 	}
-	slot = tl.take(PerSecond(10), t0, Terms{}) // the last slot stood for 142857 1/7, and 1/7 is no tenth: rounded up once
+	// The last slot stood for 142857 1/7, and 1/7 is no tenth: rounded up once.
+	slot = tl.take(PerSecond(10), t0, Terms{})
 	if want := t0 + 242_858; slot != want {
 		t.Errorf("after a change to 10/s the slot is %d, want %d", slot-t0, want-t0)
 	}

@@ -17,11 +17,14 @@ import (
 // poll makes up for announcements that were lost.
 
 const (
-	pollBusy   = 5 * time.Millisecond  // asynq's poll while tickets may be there; it varies it by half
-	pollIdle   = time.Second           // the slow poll
-	busyWindow = 15 * time.Millisecond // how long after an announcement asynq polls: usually the ticket is there at the first look
-	pollAfter  = 50 * time.Millisecond // the first look after that; the pauses grow with the time since the announcement, up to pollIdle
-	settling   = time.Millisecond      // from the release of a ticket until asynq has it
+	pollBusy = 5 * time.Millisecond // asynq's poll while tickets may be there; it varies it by half
+	pollIdle = time.Second          // the slow poll
+	// How long after an announcement asynq polls: usually the ticket is there at the first look.
+	busyWindow = 15 * time.Millisecond
+	// The first look after that; the pauses grow with the time since the announcement, up to
+	// pollIdle.
+	pollAfter = 50 * time.Millisecond
+	settling  = time.Millisecond // from the release of a ticket until asynq has it
 )
 
 // doorbell holds callers of wait back until ring. The zero value is not usable, see newDoorbell.

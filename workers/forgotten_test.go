@@ -34,7 +34,8 @@ func TestForgottenPoolSetsPoliciesFirst(t *testing.T) {
 		}
 		return b.admin.SetDownstream(ctx, shaper.DownstreamPolicy{Lease: time.Second})
 	}})
-	b.must(b.admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Lease: time.Second})) // beats three times as often
+	// The pool beats three times a lease.
+	b.must(b.admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Lease: time.Second}))
 	b.start()
 	before := b.rdb.HGet(t.Context(), "shaper:{d}:pools", b.pool.ID()).Val()
 	until(t, "it beats", func() bool { return b.rdb.HGet(t.Context(), "shaper:{d}:pools", b.pool.ID()).Val() != before })

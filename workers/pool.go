@@ -26,9 +26,11 @@ type Config struct {
 	Concurrency int           // places: how many jobs run at a time; default 10
 	Grace       time.Duration // how long Stop lets running jobs go on; default 30s
 	KillGrace   time.Duration // how long Stop waits for them after it has ended their contexts; default 5s
-	ChainFor    time.Duration // how long a worker goes on taking jobs without a ticket each; default 10s, negative = not at all
-	Logger      *slog.Logger  // default slog.Default()
-	Metrics     *Metrics      // default: none
+	// ChainFor is how long a worker goes on taking jobs without a ticket each; default 10s,
+	// negative = not at all.
+	ChainFor time.Duration
+	Logger   *slog.Logger // default slog.Default()
+	Metrics  *Metrics     // default: none
 
 	// These four are asynq's, so that they can be copied from an asynq.Config. A panic in one
 	// of them is logged, and the default takes its place.

@@ -259,7 +259,8 @@ func TestShorterLeasesAreKept(t *testing.T) {
 	<-started
 	const lease = 3 * time.Second // of which a beat may be late by two thirds
 	b.must(b.admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Lease: lease}))
-	time.Sleep(beatEvery + lease + time.Second) // until the first beat with it, and until a lease without beats would have ended
+	// Until the first beat with it, and until a lease without beats would have ended.
+	time.Sleep(beatEvery + lease + time.Second)
 	close(release)
 	if job := b.wait("a", id); job.State != shaper.StateDone || job.Crashes != 0 {
 		t.Errorf("%s after %d crashes, want done after none", job.State, job.Crashes)

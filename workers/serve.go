@@ -25,12 +25,15 @@ type start struct {
 	end   context.CancelCauseFunc
 	ctx   context.Context
 
-	wait   context.Context // until the slot; ends when the pool stops, or when recall says that the slot must not be used
+	// Until the slot; ends when the pool stops, or when recall says that the slot must not be used.
+	wait   context.Context
 	recall context.CancelFunc
 
 	begun atomic.Bool // the handler has begun, or is about to at this instant
 
-	changing bool // its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded by Pool.mu
+	// Its owner in Redis is about to change, so a beat that finds no lease means nothing; guarded
+	// by Pool.mu.
+	changing bool
 }
 
 // ticket is asynq's handler. It returns nil whatever becomes of the job: asynq must never retry
@@ -239,12 +242,13 @@ func (p *Pool) again(s *start) bool {
 	return true
 }
 
-// What came of a slot.
+// slotUse is what became of a slot. If it was called off because its job was cancelled, the job's
+// end is recorded when the job goes back.
 type slotUse int
 
 const (
 	missedSlot slotUse = iota // it passed by more than the tolerance
-	calledOff                 // the pool stops, the tenant was paused, or the job was cancelled; then its end is recorded when it goes back
+	calledOff                 // the pool stops, the tenant was paused, or the job was cancelled
 	hasStarted
 )
 
@@ -307,7 +311,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 		return f, late, calledOff
 	}
 	if how == hasStarted {
-		f.Began = queue.BeganAfter(late - at.Sub(slot)) // the slot came at `at`, or a little earlier: closer than by this call alone
+		// The slot came at `at`, or a little earlier: closer than by this call alone.
+		f.Began = queue.BeganAfter(late - at.Sub(slot))
 		p.cfg.Metrics.handled(time.Since(slot.Add(late)))
 	}
 	return f, late, how

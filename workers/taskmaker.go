@@ -156,7 +156,9 @@ func (m *taskMaker) handle(ctx context.Context, task *asynq.Task) error {
 		return errTaskMakerClosed
 	}
 	defer close(j.done)
-	defer context.AfterFunc(j.ctx, j.end)() // then nothing can be written to the ResultWriter any more, and asynq's place is free
+	// Once our ctx has ended, nothing can be written to the ResultWriter any more, and asynq's
+	// place is free.
+	defer context.AfterFunc(j.ctx, j.end)()
 	returned := false
 	defer func() {
 		if r := recover(); r != nil {

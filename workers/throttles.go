@@ -11,8 +11,10 @@ import (
 // and says once that it is over. Other pools may have seen what happened in between. The zero value
 // is ready; it is safe for concurrent use.
 type throttles struct {
-	mu  sync.Mutex
-	row map[string]int // tenants that the log told of, to their latest number of throttled starts in a row, as this pool heard
+	mu sync.Mutex
+	// row has the tenants that the log told of, each with its latest number of throttled starts in
+	// a row, as far as this pool has heard.
+	row map[string]int
 }
 
 // note records that a start ended; row is how many starts of its tenant were throttled in a row, 0

@@ -50,7 +50,8 @@ func Bound(h History, tenant string, depth int, early time.Duration) []Violation
 		if e, started := starts[o.answer.job()]; started {
 			slot := e.At - (e.Wall-e.Slot)*int64(time.Microsecond)
 			most = append(most, step{e.At, -1})
-			least = append(least, step{max(slot-int64(early), o.told), -1}) // its ticket may have left right after it came
+			// Its ticket may have left right after it came.
+			least = append(least, step{max(slot-int64(early), o.told), -1})
 		}
 	}
 	least.sort()

@@ -50,7 +50,9 @@ type Event struct {
 	ID      string `json:"id,omitempty"`
 	Attempt int    `json:"attempt,omitempty"` // of a Start or End
 	Slot    int64  `json:"slot,omitempty"`    // of a Start: µs since the epoch
-	Outcome string `json:"outcome,omitempty"` // of an End; of a Refuse, the reason; of a Set, the rate; of a Fault, its name
+	// Outcome is what became of an End, the reason of a Refuse, the rate of a Set, or the name of a
+	// Fault.
+	Outcome string `json:"outcome,omitempty"`
 
 	// Under is the rule in effect at a Start, if it is not the one that a check is given. Not
 	// recorded.

@@ -40,7 +40,9 @@ func (d *Downstream) joins(t *Tenant) int64 {
 	if _, note := d.joined(t); note != NoteNone {
 		return room
 	}
-	if d.shared() || late && max(t.Until, d.Until) <= d.Now { // or the head should have left, and something holds it back
+	// None if the downstream has a rate, or if the head should have left and something holds it
+	// back.
+	if d.shared() || late && max(t.Until, d.Until) <= d.Now {
 		return 0
 	}
 	return min(room, t.ByTime-t.waiting())

@@ -19,7 +19,9 @@ type estimate struct {
 	known bool // whether the crowd is
 	line  *line
 
-	before  int64 // of the delayed job that was asked about last: how many fall due before it, when it falls due, and when it starts
+	// before, due and start are about the delayed job that was asked about last: how many fall due
+	// before it, when it falls due, and when it starts.
+	before  int64
 	due     int64
 	start   float64
 	retry   int64 // when to ask again if there is no room; the same for all jobs of a call
