@@ -80,7 +80,7 @@ func crashDaemon(t *testing.T, program, point string) {
 	r.refuse(history.Starts(h.Tenant("a"), r.patient(slow)), history.Starts(h.Tenant("b"), r.patient(fast)), history.Accounts(h))
 	for _, e := range h.Of(history.Start) {
 		if at, ok := settled[e.Tenant+" "+e.ID]; ok && e.At > at {
-			t.Errorf("job %s started again after its end had been taken down", e.ID)
+			t.Errorf("job %s started again after its end had been recorded", e.ID)
 		}
 	}
 	r.counted("a", offered)

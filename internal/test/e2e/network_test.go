@@ -162,7 +162,7 @@ func TestRedisIsTooFar(t *testing.T) {
 		t.Errorf("%d starts, want none", n)
 	}
 	if lines := o.said("level=WARN", "tolerance too small for this Redis"); lines < 1 || lines > 1+int(took/(5*time.Second)) {
-		t.Errorf("%d lines of the log tell of it within %v, want one each 5 s", lines, took)
+		t.Errorf("%d lines of the log tell of it within %v, want one every 5 s", lines, took)
 	}
 	if missed < 36 {
 		t.Errorf("%v slots missed, want six for each job that went back", missed)
