@@ -83,8 +83,8 @@ func eventually(t *testing.T, pattern string, cmd func() *exec.Cmd) {
 	t.Fatalf("%q never printed %s: %s (%v)", cmd().Args, pattern, out, err)
 }
 
-// A daemon whose log reader goes away, and whose terminal does, goes on, and so do the commands
-// that it runs; they are told of broken pipes as ever.
+// A daemon goes on when its log reader and its terminal go away, and so do the commands that it
+// runs; they hear of broken pipes as always.
 func TestDaemonOutlivesItsLogReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,8 +144,8 @@ echo ran to its end`
 	daemon.end(0)
 }
 
-// A daemon whose log nobody reads, or whose log's disk is full, does its work and ends when it is
-// told, or when it cannot go on.
+// A daemon whose log nobody reads, or whose log's disk is full, does its work, and ends when it is
+// told to or cannot go on.
 func TestDaemonDoesNotWaitForItsLog(t *testing.T) {
 	t.Parallel()
 	stuck := func(t *testing.T) *os.File {
@@ -210,14 +210,14 @@ func TestDemoEndsWithItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	stdout.Close()
-	demo.end(141) // as one that SIGPIPE ends
+	demo.end(141) // as when SIGPIPE ends a program
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 || stderr.Len() > 0 {
 		t.Errorf("it left %v (%v), and said %q", files, err, stderr.String())
 	}
 }
 
-// Without --listen a daemon with a store of its own is at the usual address, or says that it cannot
-// be there and how to choose another.
+// Without --listen a daemon with a store of its own listens at the default address, or says that it
+// cannot and how to choose another.
 func TestUsualAddress(t *testing.T) {
 	const usual = "127.0.0.1:8080"
 	dir := t.TempDir()
@@ -239,6 +239,6 @@ func TestUsualAddress(t *testing.T) {
 	listens := strings.Contains(log, "listening at http://"+usual) && strings.Contains(log, "roles: scheduler,worker,api")
 	taken := strings.Contains(log, "listen at "+usual) && strings.Contains(log, "see --listen") && strings.Contains(log, "roles: scheduler,worker\n")
 	if listens == taken {
-		t.Errorf("neither there nor not:\n%s", log)
+		t.Errorf("want it to listen at the default address, or to say that it is taken:\n%s", log)
 	}
 }

@@ -47,8 +47,8 @@ func fiveMinutes(t *testing.T) (all []shown) {
 	return all
 }
 
-// varies is what is another each time, or on another machine. The words of shaper verify for how
-// punctual this machine is are too.
+// varies is what differs each time, or on another machine. So do the words of shaper verify about
+// how punctual this machine is.
 var varies = []struct {
 	pattern *regexp.Regexp
 	is      string
@@ -68,8 +68,8 @@ func alike(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// compare fails the test unless got is what the README shows. There … stands for anything: for
-// lines where it is one, else within its line.
+// compare fails the test unless got is what the README shows. In the README, … stands for
+// anything: on a line of its own for any lines, else for a part of its line.
 func (s shown) compare(t *testing.T, got string) {
 	t.Helper()
 	like := alike
@@ -93,8 +93,8 @@ func (s shown) compare(t *testing.T, got string) {
 }
 
 // TestFiveMinutes does what the README says, in its order. It does not build the programs, since it
-// has them, and it gives the daemon another port and another folder than those that the README
-// shows, since they may be in use here.
+// has them, and it gives the daemon a port and a folder other than those in the README, which may be
+// in use here.
 func TestFiveMinutes(t *testing.T) {
 	t.Parallel()
 	all := fiveMinutes(t)

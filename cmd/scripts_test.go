@@ -1,6 +1,6 @@
 // Package cmd_test runs both programs as a user does: testdata/*.txtar are command lines with what
-// they print and how they exit, on a Redis of their own or on the embedded store. To that Redis
-// they log in as the user of deploy/users.acl, which may do no more than they need.
+// they print and how they exit, on a Redis of their own or on the embedded store. They log in to that
+// Redis as the user of deploy/users.acl, who may do no more than they need.
 package cmd_test
 
 import (
@@ -29,7 +29,7 @@ var bin string
 func TestMain(m *testing.M) {
 	testenv.Abreast(4)
 	// What a shell runs in its background ignores interrupts, and so would the daemons here, which
-	// are interrupted twice. Who catches a signal starts processes that do not ignore it.
+	// are interrupted twice. A process that catches a signal starts others that do not ignore it.
 	if signal.Ignored(os.Interrupt) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	}
@@ -88,7 +88,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// users is the file of the least-privileged user, and password one for him.
+// users is the file of the least-privileged user, and password that user's.
 var users = func() string {
 	path, err := filepath.Abs("../deploy/users.acl")
 	if err != nil {
@@ -100,7 +100,7 @@ var users = func() string {
 const password = "s3cret-redis"
 
 // denials fails the test for each thing that the user was refused. Some would not show otherwise:
-// what a script tries in a pcall, what is only logged.
+// those of calls that a script makes in a pcall, and those that are only logged.
 func denials(t *testing.T, rdb *redis.Client) {
 	entries, err := rdb.ACLLog(context.Background(), 100).Result()
 	if err != nil {

@@ -24,8 +24,8 @@ var scriptTexts = map[string][]string{
 }
 
 // No value is written into the text of a script, where it could become a command: all scripts are
-// made in places that this test knows. And nothing serves pprof or expvar, which tell about memory
-// and arguments.
+// made in places that this test knows. And nothing serves pprof or expvar, which reveal memory and
+// arguments.
 func TestSources(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {

@@ -46,7 +46,7 @@ func (o *offer) batch(ctx context.Context, name string) error {
 }
 
 // offerChunk offers a few lines together and tells the answers in their order. It returns an error
-// only if the store fails, and then has told the answers before.
+// only if the store fails, after telling the answers that came before.
 func (o *offer) offerChunk(ctx context.Context, chunk []numbered, counted *tally, bar *progress) error {
 	specs := make([]shaper.Spec, 0, len(chunk))
 	for i := range chunk {
@@ -120,7 +120,7 @@ func (t *tally) total() int { return t.accepted + t.full + t.never + t.invalid }
 func (t *tally) String() string {
 	s := fmt.Sprintf("%d accepted", t.accepted)
 	if t.duplicates > 0 {
-		s += fmt.Sprintf(" (%d of them before)", t.duplicates)
+		s += fmt.Sprintf(" (%d of them duplicates)", t.duplicates)
 	}
 	if t.full > 0 {
 		s += fmt.Sprintf(", %d refused for now", t.full)
@@ -134,7 +134,8 @@ func (t *tally) String() string {
 	return s
 }
 
-// exit is the exit code: input that must be mended comes before what is worth another try as it is.
+// exit is the exit code: for input that must be corrected, before that for jobs that are worth
+// another try as they are.
 func (t *tally) exit() error {
 	switch {
 	case t.invalid+t.never > 0:

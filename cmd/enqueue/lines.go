@@ -59,7 +59,7 @@ func eachChunk(ctx context.Context, r io.Reader, f func([]numbered) error) error
 	}
 }
 
-// gather takes what is there beside the first line.
+// gather returns the first line, and after it the lines that are there already.
 func gather(first numbered, lines <-chan numbered) []numbered {
 	chunk := []numbered{first}
 	for len(chunk) < maxChunk {
@@ -100,8 +100,7 @@ func readLines(ctx context.Context, r io.Reader, lines chan<- numbered) error {
 	}
 }
 
-// readLine reads a line of its own memory, without its end. One that is too long is read and thrown
-// away.
+// readLine reads a line into memory of its own. A line that is too long is read and thrown away.
 func readLine(in *bufio.Reader) (text []byte, tooLong bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')

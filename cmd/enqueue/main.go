@@ -20,7 +20,7 @@ func main() { cmdline.Main(Run) }
 
 // offer is what the command line asks for.
 type offer struct {
-	spec       shaper.Spec // of the one job, or what lines of a batch leave open
+	spec       shaper.Spec // the one job, or what the lines of a batch leave open
 	downstream string
 	wait       time.Duration // how long to try again where there is no room
 	deadline   time.Time     // when that is over
@@ -39,13 +39,13 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		Version:   version,
 		Usage:     "offer jobs to a tenant's queue",
 		UsageText: "enqueue [options] TYPE [PAYLOAD | @FILE | -]\nenqueue [options] --batch FILE.jsonl|-",
-		Description: "A job that is accepted runs, however many are before it: each tenant's queue is drained at its own exact rate.\n" +
-			"One that is refused left no trace.\n\n" +
+		Description: "A job that is accepted runs, however many are ahead of it: each tenant's queue is drained at its own exact rate.\n" +
+			"A job that is refused leaves no trace.\n\n" +
 			"PAYLOAD is text; @FILE reads it from a file, - from stdin. A batch has a JSON object on each line, with type\n" +
-			"and, if need be, tenant, payload, id, delay, at, timeout, max_attempts, max_wait, retention and headers; what a line\n" +
-			"does not say the flags do. A payload that is a JSON string is its text, any other JSON value its JSON text.\n\n" +
-			"Exit codes: 0 all accepted, 1 the job that was followed did not succeed, 64 usage, 65 bad input or conflict,\n" +
-			"69 store unreachable or replicas silent, 74 the answer cannot be written, 75 refused, try again later (in a batch: some were).",
+			"and, if need be, tenant, payload, id, delay, at, timeout, max_attempts, max_wait, retention and headers; the flags\n" +
+			"fill in what a line leaves out. A payload that is a JSON string becomes its text; any other JSON value stays JSON.\n\n" +
+			"Exit codes: 0 all accepted; 1 the job that was followed did not succeed; 64 usage; 65 bad input or conflict;\n" +
+			"69 store unreachable or replicas silent; 74 the answer cannot be written; 75 refused, try again later (in a batch: some were).",
 		Flags: cmdline.Flags(append([]cli.Flag{
 			&cli.StringFlag{Name: "tenant", Aliases: []string{"t"}, Usage: "`NAME` of the tenant", Value: shaper.DefaultName},
 			&cli.StringFlag{Name: "id", Usage: "the job's own `ID`: offered twice, it is still one job"},
@@ -53,17 +53,17 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			cmdline.Time("at", "not before `TIME`, such as 2030-01-31T12:00:00Z", &o.spec.At),
 			cmdline.PositiveDuration("timeout", "end the job when it has run for `DURATION` (default: the tenant's)", &o.spec.Timeout),
 			cmdline.Whole("max-attempts", "starts that may fail before the job is dead: `N` (default: the tenant's)", &o.spec.MaxAttempts),
-			cmdline.MaxWait("give the job up unstarted when it has waited for `DURATION`, or forever (default: the tenant's)", &o.spec.MaxWait),
-			cmdline.Duration("wait", "while there is no room, or a limit is reached, try again as told, for `DURATION` in all", &o.wait),
-			&cli.BoolFlag{Name: "follow", Usage: "stay until the job has ended"},
-			&cli.StringFlag{Name: "batch", Usage: "offer the jobs of the lines of `FILE`; - is stdin"},
+			cmdline.MaxWait("give up a job that has not started after `DURATION`, or forever (default: the tenant's)", &o.spec.MaxWait),
+			cmdline.Duration("wait", "while there is no room, or a limit is reached, try again when told to, for up to `DURATION`", &o.wait),
+			&cli.BoolFlag{Name: "follow", Usage: "wait until the job has ended"},
+			&cli.StringFlag{Name: "batch", Usage: "offer the jobs in `FILE`, one per line; - is stdin"},
 		}, cmdline.WaitReplicas(&o.options)...)...),
 		Action: cmdline.Action(func(c *cli.Context) error { return o.run(c) }),
 	}
 	cliutil.AppExamples(app,
 		`enqueue video:transcode '{"input":"a.mov","output":"a.mp4"}'`,
 		"enqueue --tenant acme --id order-4711 mail:send @letter.json",
-		"# try again for a minute while the queue is full, then stay until the job has ended",
+		"# try again for a minute while the queue is full, then wait until the job has ended",
 		"enqueue --wait 1m --follow report:build 2030-01",
 		"# many at once, the answers as JSON",
 		`echo '{"tenant":"acme","type":"ping","payload":{"n":1}}' | enqueue --batch - --json`)
@@ -79,7 +79,7 @@ func (o *offer) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // it changes nothing any more
+	defer func() { _ = s.Close() }() // a failure changes nothing any more
 	if o.client, err = shaper.NewClient(s.Client, o.downstream, o.options); err != nil {
 		return err
 	}
@@ -90,8 +90,8 @@ func (o *offer) run(c *cli.Context) error {
 	return o.batch(c.Context, c.String("batch"))
 }
 
-// read reads the command line, before the store is asked. job tells that it is about one job, and
-// not a batch.
+// read reads the command line, before the store is asked. job says that it is about one job, not a
+// batch.
 func (o *offer) read(c *cli.Context) (job bool, err error) {
 	o.downstream, o.spec.Tenant, o.spec.ID = c.String("downstream"), c.String("tenant"), c.String("id")
 	o.out = c.App.Writer

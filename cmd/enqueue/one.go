@@ -88,7 +88,7 @@ func (o *offer) refused(r shaper.Result) error {
 	return exit
 }
 
-// codeOf is the exit code for a refusal: whether it is worth another try.
+// codeOf is the exit code for a refusal. It says whether another try makes sense.
 func codeOf(r shaper.Result) int {
 	if r.RetryAfter < 0 {
 		return cliutil.ExitDataErr
@@ -96,7 +96,7 @@ func codeOf(r shaper.Result) int {
 	return cliutil.ExitTempFail
 }
 
-// follow stays until the job has ended.
+// follow waits until the job has ended, and tells how.
 func (o *offer) follow(ctx context.Context, r shaper.Result) error {
 	job, err := o.client.Wait(ctx, r.Tenant, r.ID)
 	if ctx.Err() != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// patiently offers jobs, and again those for which there was no room, as told, until o.deadline. It
-// returns the last answer to each.
+// patiently offers jobs, and until o.deadline offers those again that found no room, when their
+// answers say to. It returns the last answer to each.
 //
-// After the first round it offers of each tenant only as many as are likely to find room, in order,
-// so that jobs of a tenant keep theirs and a long line of them costs little.
+// After the first round it offers only as many jobs of each tenant as are likely to find room, in
+// order: the jobs of a tenant keep their order, and a long line of them costs little.
 func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Offered {
 	out := o.client.OfferMany(ctx, specs)
 	if o.wait <= 0 {
@@ -34,7 +34,7 @@ func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Off
 		specsNow := make([]shaper.Spec, len(round))
 		for i, at := range round {
 			specsNow[i] = specs[at]
-			specsNow[i].ID = out[at].Result.ID // the same job, also if a reply was lost
+			specsNow[i].ID = out[at].Result.ID // the same job, even if a reply was lost
 		}
 		answers := o.client.OfferMany(ctx, specsNow)
 		for i, at := range round {
@@ -49,9 +49,9 @@ func (o *offer) patiently(ctx context.Context, specs []shaper.Spec) []shaper.Off
 type window map[string]*waiting
 
 type waiting struct {
-	width int // how many jobs the next round offers: twice as many after one in which all were accepted, else one
+	width int // how many jobs the next round offers: twice as many as the last if that accepted all, else one
 	pause again.Pause
-	due   time.Time // when that is; zero = not known yet
+	due   time.Time // when the next round is; zero = not known yet
 }
 
 func (w window) of(tenant string) *waiting {
@@ -68,8 +68,8 @@ func waits(o shaper.Offered) bool {
 	return o.Err == nil && o.Result.Status != shaper.Accepted && o.Result.RetryAfter >= 0
 }
 
-// due returns when the next round is. Each tenant's first job that waits was told when it makes
-// sense to ask again.
+// due returns when the next round is. The answer to each tenant's first job that waits says when it
+// makes sense to ask again.
 func (w window) due(out []shaper.Offered, now time.Time) (next time.Time, any bool) {
 	for _, o := range out {
 		if !waits(o) {

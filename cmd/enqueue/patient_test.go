@@ -19,8 +19,8 @@ import (
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
 // TestWaitAsksSeldom: --wait asks Redis a few times a second where a full bucket cannot know when
-// there will be room (nobody works here), also for a batch of several tenants; and takes the place
-// that becomes free.
+// there will be room (nobody works here), for a batch of several tenants too; and it takes the
+// place that becomes free.
 func TestWaitAsksSeldom(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -66,8 +66,8 @@ func TestWaitAsksSeldom(t *testing.T) {
 		}
 	}
 
-	// Room is made while it waits; now it is told to ask each interval, since there is a pool,
-	// which nothing reaches.
+	// Room is made while it waits; now it is told to ask every interval, since there is a pool,
+	// which no job reaches.
 	gate := queue.NewGate(queue.Open(rdb, "default"))
 	if _, err := gate.Beat(t.Context(), "idle", 1, time.Hour, nil); err != nil {
 		t.Fatal(err)

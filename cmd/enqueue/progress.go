@@ -10,7 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 )
 
-// progress shows on a terminal how far a batch is; elsewhere it does nothing.
+// progress shows on a terminal how far a batch has come; elsewhere it does nothing.
 type progress struct{ bar *progressbar.ProgressBar }
 
 // newProgress makes a bar over size bytes, or one without an end if size is negative.
@@ -26,7 +26,7 @@ func newProgress(w io.Writer, size int64) *progress {
 	)}
 }
 
-// reading counts what is read of r.
+// reading counts what is read from r.
 func (p *progress) reading(r io.Reader) io.Reader {
 	if p.bar == nil {
 		return r
@@ -41,7 +41,7 @@ func (p *progress) jobs(n int) {
 	}
 }
 
-// above prints a line without leaving pieces of the bar in it.
+// above prints a line in which no pieces of the bar are left.
 func (p *progress) above(w io.Writer, line string) {
 	if p.bar != nil {
 		_ = p.bar.Clear() // a bar is only for show

@@ -33,11 +33,11 @@ func position(r shaper.Result) string {
 	return fmt.Sprintf(" position %d,", r.Position)
 }
 
-// whyNot says why no start can be told.
+// whyNot says why the start cannot be predicted.
 var whyNot = map[string]string{
 	shaper.NotePaused:    " starts when its queue is resumed: it is paused, see shaper tenants show",
 	shaper.NoteNoWorkers: " starts when workers come: none serves this downstream now, see shaper run",
-	shaper.NoteInFlight:  " starts when jobs that run make room: as many as may are in flight",
+	shaper.NoteInFlight:  " starts when running jobs make room: as many as allowed are in flight",
 }
 
 // about rounds a time to what matters to people: "0.3 s", "12 s", "5m30s".
@@ -65,14 +65,15 @@ func refusal(r shaper.Result) string {
 	case shaper.RefusedDead:
 		return fmt.Sprintf("job %q of tenant %s is dead: requeue or remove it, see shaper dead", r.ID, r.Tenant)
 	case shaper.RefusedUnknown:
-		return fmt.Sprintf("tenant %q is not served by downstream %s: want one that is set, see shaper tenants ls", r.Tenant, r.Downstream)
+		return fmt.Sprintf("tenant %q is not served by downstream %s: want one that is, see shaper tenants ls", r.Tenant, r.Downstream)
 	case shaper.RefusedMemory:
 		return fmt.Sprintf("the store has no memory left; try again in %s", about(r.RetryAfter))
 	}
 	return fmt.Sprintf("%s; try again in %s", r.Reason, about(r.RetryAfter))
 }
 
-// limited says which admission rule refused a job, what it leaves, and when it will let one pass.
+// limited says which admission rule refused a job, what is left of it, and when it will let one
+// pass.
 func limited(r shaper.Result) string {
 	limit, left := "an admission rule", ""
 	if v := r.Admission; v != nil {
@@ -84,7 +85,7 @@ func limited(r shaper.Result) string {
 		}
 	}
 	if r.RetryAfter < 0 {
-		return limit + " is less than one job takes of it: the rule lets none pass"
+		return limit + " allows less than one job takes: it lets none pass"
 	}
 	return fmt.Sprintf("%s is reached%s; try again in %s, or let --wait do it", limit, left, about(r.RetryAfter))
 }

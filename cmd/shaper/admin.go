@@ -28,7 +28,7 @@ type desk struct {
 	json       *cliutil.JSONLines // nil for people
 }
 
-// withDesk makes a command's action of one that needs a desk.
+// withDesk turns a function that needs a desk into a command's action.
 func withDesk(f func(*cli.Context, *desk) error) cli.ActionFunc {
 	return cmdline.Action(func(c *cli.Context) (err error) {
 		d := &desk{downstream: c.String("downstream"), out: c.App.Writer}
@@ -54,7 +54,7 @@ func withDesk(f func(*cli.Context, *desk) error) cli.ActionFunc {
 	})
 }
 
-// suggest adds to an error about a name that was never seen the one that was probably meant.
+// suggest adds to an error about a name that was never seen the name that was probably meant.
 func (d *desk) suggest(ctx context.Context, err error) error {
 	var unseen *shaper.UnseenError
 	if !errors.As(err, &unseen) {
@@ -69,12 +69,12 @@ func (d *desk) suggest(ctx context.Context, err error) error {
 		near = cliutil.DidYouMean(unseen.Downstream, names)
 	}
 	if near == "" {
-		near = ": no policy was set for it, and no job offered to it"
+		near = ": no policy was set for it, and no job was offered to it"
 	}
 	return fmt.Errorf("%w%s", err, near)
 }
 
-// closeStore closes connections at the end of a command; that it failed changes nothing any more.
+// closeStore closes connections at the end of a command, when a failure changes nothing any more.
 func closeStore(s *store.Store) { _ = s.Close() }
 
 // tell prints v as JSON, or else a line for people.
@@ -86,8 +86,8 @@ func (d *desk) tell(v any, format string, args ...any) error {
 	return err
 }
 
-// table prints rows with their columns aligned: at the right where the column's head begins with
-// ">", as for numbers.
+// table prints rows with their columns aligned, to the right where the column's head begins with
+// ">", as it does for numbers.
 func table(w io.Writer, heads []string, rows [][]string) error {
 	head, right, widths := make([]string, len(heads)), make([]bool, len(heads)), make([]int, len(heads))
 	for i := range heads {
@@ -120,7 +120,7 @@ func table(w io.Writer, heads []string, rows [][]string) error {
 	return err
 }
 
-// short formats a duration for a table: two digits that matter.
+// short formats a duration for a table, rounded to what matters there.
 func short(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -135,7 +135,7 @@ func short(d time.Duration) string {
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 }
 
-// ago formats when something happened.
+// ago formats how long ago something happened.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -143,7 +143,7 @@ func ago(t time.Time) string {
 	return short(max(time.Since(t), time.Millisecond))
 }
 
-// pause says how long a pause lasts.
+// pause says whether something is paused, and for how long.
 func pause(paused bool, until time.Time) string {
 	switch {
 	case !paused:

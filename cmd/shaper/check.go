@@ -17,20 +17,20 @@ import (
 // checkPrefix begins the keys of `shaper check`, apart from those of the queues.
 const checkPrefix = "shaper:check"
 
-// checkDeadline is how long a check waits for Redis: longer than a service would, since it connects
-// anew each time.
+// checkDeadline is how long a check waits for Redis: longer than a service would, since each check
+// makes a new connection.
 const checkDeadline = time.Second
 
 func checkCommand() *cli.Command {
 	return cliutil.Examples(&cli.Command{
-		Name: "check", Usage: "ask limits whether something may happen now, and take it from them",
-		Description: "All rules pass, and it is taken from each; or nothing is taken. Limits live in Redis, under " + checkPrefix + ":,\n" +
-			"apart from the queues, and are shared by all who check rules of the same names.\n\n" +
-			"Exit codes: 0 allowed, 75 refused, try again later, 65 more than can ever pass, 64 usage,\n" +
-			"69 Redis does not answer, and a rule says on_failure=closed (or there is no store at all).",
+		Name: "check", Usage: "ask limits whether something may happen now, and count it against them if it may",
+		Description: "If all rules pass, it counts against each of them; if one refuses, nothing is counted. Limits live in Redis,\n" +
+			"under " + checkPrefix + ":, apart from the queues. Everyone who checks rules of the same names shares them.\n\n" +
+			"Exit codes: 0 allowed; 75 refused, try again later; 65 more than can ever pass; 64 usage;\n" +
+			"69 Redis does not answer and a rule says on_failure=closed, or there is no store at all.",
 		Flags: append([]cli.Flag{
 			cmdline.RulesFlag("rule", "a limit"),
-			&cli.StringFlag{Name: "key", Usage: "`NAME` of who asks: a client, a tenant, an address"},
+			&cli.StringFlag{Name: "key", Usage: "`NAME` of the one who asks: a client, a tenant, an address"},
 			&cli.Int64Flag{Name: "n", Usage: "ask for `N` at once; 0 looks and takes nothing", Value: 1},
 			&cli.StringFlag{Name: "downstream", Usage: "`NAME` of what is asked for, for rules with per=downstream", Value: shaper.DefaultName},
 			cmdline.JSONFlag(),
@@ -70,15 +70,15 @@ func check(c *cli.Context) error {
 		return err
 	}
 	if v.Degraded {
-		fmt.Fprintf(c.App.ErrWriter, "shaper: %s does not answer: what the rules say for that holds\n", s.Describe)
+		fmt.Fprintf(c.App.ErrWriter, "shaper: %s does not answer: the on_failure of each rule decides\n", s.Describe)
 	}
 	if err := printVerdict(c, v); err != nil || v.Allowed {
 		return err
 	}
-	return &cliutil.Exit{Code: codeOfRefusal(v)} // why was told
+	return &cliutil.Exit{Code: codeOfRefusal(v)} // the reason was printed
 }
 
-// checkedRules are the rules of the command line, which must have some, and a key and a number that
+// checkedRules returns the rules of the command line: one at least, with a key and a number that
 // fit.
 func checkedRules(c *cli.Context) ([]policing.Rule, error) {
 	rules, err := cmdline.Rules(c, "rule")
@@ -88,13 +88,13 @@ func checkedRules(c *cli.Context) ([]policing.Rule, error) {
 	case len(rules) == 0:
 		return nil, cliutil.Usagef("missing flag --rule: want at least one, such as --rule 'token_bucket 10/s burst 100'")
 	case c.String("key") == "":
-		return nil, cliutil.Usagef("missing flag --key: want the name of who asks")
+		return nil, cliutil.Usagef("missing flag --key: want the name of the one who asks")
 	case c.Int64("n") < 0:
 		return nil, cliutil.Usagef("--n \"%d\": want 0 or more", c.Int64("n"))
 	}
 	for _, r := range rules {
 		if r.Heavy != 0 {
-			return nil, cliutil.Usagef("--rule %q: want a rule for all; who is heavy only a process knows that sees the others", r)
+			return nil, cliutil.Usagef("--rule %q: want a rule for all: only a process that sees every key can tell which are heavy", r)
 		}
 	}
 	return rules, nil

@@ -59,7 +59,7 @@ func runChoose(c *cli.Context, stdin io.Reader) error {
 	return printChoice(c.App.Writer, choice)
 }
 
-// isTerminal reports whether a person may type there.
+// isTerminal reports whether a person may be typing there.
 func isTerminal(r io.Reader) bool {
 	f, ok := r.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -73,7 +73,7 @@ func printChoice(w io.Writer, choice *choose.Choice) error {
 In a config file, under a downstream:
   %s
 
-The same by a flag:
+The same as a flag:
   shaper run %s
 
 To see it decide:

@@ -189,7 +189,7 @@ func TestTop(t *testing.T) {
 	c.fails(64, "top --looks 0", "looks", "0")
 }
 
-// TestMistakes: each is told with what would be right, and changes nothing.
+// TestMistakes: each mistake is told with what would be right, and changes nothing.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	c := newConsole(t)

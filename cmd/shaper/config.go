@@ -15,7 +15,7 @@ func configCommand() *cli.Command {
 		Name: "config", Usage: "check config files",
 		Subcommands: []*cli.Command{
 			cliutil.Examples(&cli.Command{
-				Name: "check", Usage: "tell whether a config file can be used; every mistake with its key and line",
+				Name: "check", Usage: "tell whether a config file can be used, and list every mistake with its key and line",
 				ArgsUsage: "FILE", Action: checkConfig,
 			}, "shaper config check shaper.yaml"),
 		},
@@ -33,8 +33,8 @@ func checkConfig(c *cli.Context) error {
 	}
 	for _, d := range file.Downstreams {
 		if t := d.Target; !t.IsZero() {
-			// The command may be one of the machine where the daemon runs: told, but no mistake of
-			// the file.
+			// The command may exist only where the daemon runs: worth a line, but no mistake of the
+			// file.
 			if _, err := newHandler(t); err != nil {
 				fmt.Fprintf(c.App.ErrWriter, "%s:%d: downstreams.%s.%v (on this machine)\n", file.Name, t.Line, d.Name, err)
 			}

@@ -13,8 +13,8 @@ func deadCommand() *cli.Command {
 		Name:  "dead",
 		Usage: "list, requeue and remove jobs that used up their attempts",
 		Subcommands: []*cli.Command{
-			{Name: "ls", Usage: "list dead jobs, the latest first", Flags: cmdline.Flags(tenantFlag("of all"), limitFlag()), Action: withDesk(listDead)},
-			cliutil.Examples(&cli.Command{Name: "requeue", Usage: "bring dead jobs back to the front of their queue; without an ID all of the tenant's",
+			{Name: "ls", Usage: "list dead jobs, the newest first", Flags: cmdline.Flags(tenantFlag("all"), limitFlag()), Action: withDesk(listDead)},
+			cliutil.Examples(&cli.Command{Name: "requeue", Usage: "bring dead jobs back to the front of their queue; without an ID, all of the tenant's",
 				ArgsUsage: "[ID...]", Flags: cmdline.Flags(deadTenantFlag()), Action: withDesk(requeueDead)},
 				"shaper dead requeue --tenant acme",
 				"shaper dead requeue --tenant acme 0198c2a1-4f6b-7e2a-b2c9-0a54c3f0e1d2"),
@@ -46,7 +46,7 @@ func requeueDead(c *cli.Context, d *desk) error {
 	return d.requeue(c, c.String("tenant"), c.Args().Slice()...)
 }
 
-// requeue brings dead jobs back; without ids all of a tenant's.
+// requeue brings dead jobs back; without ids, all of a tenant's.
 func (d *desk) requeue(c *cli.Context, tenant string, ids ...string) error {
 	n, full, err := d.RequeueDead(c.Context, tenant, ids...)
 	if err != nil {
@@ -56,7 +56,7 @@ func (d *desk) requeue(c *cli.Context, tenant string, ids ...string) error {
 		return err
 	}
 	if full {
-		return cliutil.Exitf(cliutil.ExitTempFail, "the queue of tenant %s has no more room: try again when some have left", tenant)
+		return cliutil.Exitf(cliutil.ExitTempFail, "the queue of tenant %s has no more room: try again when some jobs have left it", tenant)
 	}
 	return notDead(tenant, n, ids)
 }
@@ -76,11 +76,10 @@ func removeDead(c *cli.Context, d *desk) error {
 	return notDead(tenant, n, ids)
 }
 
-// notDead is the error for ids that were named and are not among the dead jobs of a tenant, of
-// which n were.
+// notDead is the error where only n of the ids that were named are dead jobs of a tenant.
 func notDead(tenant string, n int, ids []string) error {
 	if n < len(ids) {
-		return cliutil.Exitf(cliutil.ExitFailed, "%s of those named not among the dead jobs of tenant %s", jobs(len(ids)-n), tenant)
+		return cliutil.Exitf(cliutil.ExitFailed, "not among the dead jobs of tenant %s: %d of the %d named", tenant, len(ids)-n, len(ids))
 	}
 	return nil
 }

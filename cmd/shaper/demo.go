@@ -26,7 +26,7 @@ func demoCommand() *cli.Command {
 			defer stop()
 			err := demo.Run(ctx, c.App.Writer, columns, log)
 			switch {
-			case errors.Is(err, context.Canceled) && c.Context.Err() == nil: // there is nobody to tell
+			case errors.Is(err, context.Canceled) && c.Context.Err() == nil: // nobody is left to tell
 				return &cliutil.Exit{Code: cliutil.ExitFailed}
 			case errors.Is(err, context.Canceled):
 				return cliutil.Exitf(cliutil.ExitFailed, "interrupted")

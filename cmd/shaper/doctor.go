@@ -15,21 +15,20 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// doctorPatience is how long the examination may take. A Redis that is slower is of no use to a
-// queue.
+// doctorPatience is how long the examination may take. A slower Redis is of no use to a queue.
 const doctorPatience = 15 * time.Second
 
 func doctorCommand() *cli.Command {
 	return cliutil.Examples(&cli.Command{
 		Name: "doctor", Usage: "tell whether a Redis is fit to keep jobs, and what to change; mend the books of a downstream",
 		Description: "It looks at the settings and the state of the server, or of each primary of a cluster, and tries every command that\n" +
-			"daemons and producers send, on keys of its own; nothing stays. The worst comes first. `shaper run` looks at the same\n" +
-			"when it starts, and does not start where a line says refuse.\n\n" +
-			"Then it compares the books of a downstream: whether each job of each tenant is in exactly one place, and the counts are right. A\n" +
-			"write that a failover lost, or that somebody made by hand, leaves them wrong. Schedulers mend most of that within minutes;\n" +
-			"--repair mends all of it now, and tells what it was. Both may be done while jobs run.\n\n" +
-			"Exit codes: 0 fit, perhaps with warnings, and the books are right or were mended; 1 unfit, or wrong books; 69 it does\n" +
-			"not answer; 65 no such downstream; 64 usage.",
+			"daemons and producers send, on keys of its own. It leaves nothing behind. The worst findings come first. `shaper run`\n" +
+			"does the same when it starts, and refuses to run where a line says refuse.\n\n" +
+			"Then it compares the books of a downstream: whether each job of each tenant is in exactly one place, and whether the\n" +
+			"counts are right. A write that a failover lost, or that somebody made by hand, leaves them wrong. Schedulers mend most\n" +
+			"of that within minutes; --repair mends all of it now, and says what was wrong. Both are safe while jobs run.\n\n" +
+			"Exit codes: 0 fit, perhaps with warnings, and the books are right or were mended; 1 unfit, or wrong books; 69 Redis\n" +
+			"does not answer; 65 no such downstream; 64 usage.",
 		Flags:  cmdline.Flags(&cli.BoolFlag{Name: "repair", Usage: "mend the books of the downstream"}),
 		Action: cmdline.Action(doctor),
 	},
@@ -64,8 +63,8 @@ type diagnosis struct {
 	Refuse int  `json:"refuse"`
 	Warn   int  `json:"warn"`
 	Note   int  `json:"note"`
-	Books  int  `json:"books"`  // faults of the books that are left
-	Mended int  `json:"mended"` // and that were mended
+	Books  int  `json:"books"`  // faults of the books that remain
+	Mended int  `json:"mended"` // faults of the books that were mended
 }
 
 func doctor(c *cli.Context) error {
@@ -126,7 +125,7 @@ func doctor(c *cli.Context) error {
 	return nil
 }
 
-// books compares the books of a downstream, and has them mended where that was asked for.
+// books compares the books of a downstream, and mends them if it was asked to.
 func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *diagnosis, print func(any, string) error) error {
 	admin, err := shaper.NewAdmin(rdb, downstream)
 	if err != nil {
@@ -139,7 +138,7 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 	repair := c.Bool("repair")
 	if !seen {
 		if repair || c.IsSet("downstream") {
-			return &cliutil.Exit{Code: cliutil.ExitDataErr, Err: fmt.Errorf("downstream %s: nothing of it is in this Redis", downstream)}
+			return &cliutil.Exit{Code: cliutil.ExitDataErr, Err: fmt.Errorf("downstream %s: this Redis holds nothing of it", downstream)}
 		}
 		return nil
 	}
@@ -172,7 +171,7 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 	return tell(faults, "books", "shaper doctor --repair --downstream "+downstream, &all.Books)
 }
 
-// String is what the last line says of the store.
+// String is what the last line says about the store.
 func (d diagnosis) String() string {
 	var parts []string
 	for _, n := range []struct {

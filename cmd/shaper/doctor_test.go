@@ -7,11 +7,11 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// The doctor tells of a job that no book has, mends it when asked to, and then finds nothing more.
+// The doctor reports a job that is in no book, mends it when asked to, and then finds nothing more.
 func TestDoctorMendsTheBooks(t *testing.T) {
 	c := newConsole(t)
 	c.says("doctor", "fit to keep jobs") // there is no downstream yet
-	if code, _, stderr := c.run("doctor", "--downstream", "transcode", "--redis", c.url); code != 65 || !strings.Contains(stderr, "nothing of it is in this Redis") {
+	if code, _, stderr := c.run("doctor", "--downstream", "transcode", "--redis", c.url); code != 65 || !strings.Contains(stderr, "this Redis holds nothing of it") {
 		t.Errorf("of a downstream that is not there: exit code %d, %s", code, stderr)
 	}
 	client, err := shaper.NewClient(c.server.Client(), "d", shaper.ClientConfig{})

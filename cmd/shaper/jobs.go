@@ -20,14 +20,14 @@ func jobsCommand() *cli.Command {
 		Usage: "list, show, cancel and requeue jobs",
 		Subcommands: []*cli.Command{
 			cliutil.Examples(&cli.Command{Name: "ls", Usage: "list jobs that have not ended", Action: withDesk(listJobs),
-				Flags: cmdline.Flags(tenantFlag("of all"), limitFlag(),
+				Flags: cmdline.Flags(tenantFlag("all"), limitFlag(),
 					&cli.StringSliceFlag{Name: "state", Usage: "only jobs in `STATE`: waiting, delayed, out, running or dead; may be repeated"})},
 				"shaper jobs ls --tenant acme --state waiting --limit 10"),
-			{Name: "show", Usage: "tell all of one job", ArgsUsage: "ID", Flags: cmdline.Flags(tenantFlag("look in all")), Action: withDesk(showJob)},
-			{Name: "cancel", Usage: "end a job: if it waits it never starts, if it runs its handler is told to stop", ArgsUsage: "ID",
-				Flags: cmdline.Flags(tenantFlag("look in all")), Action: withDesk(cancelJob)},
-			{Name: "requeue", Usage: "bring a dead job back to the front of its queue, with all its attempts before it", ArgsUsage: "ID",
-				Flags: cmdline.Flags(tenantFlag("look in all")), Action: withDesk(requeueJob)},
+			{Name: "show", Usage: "show all that is known of one job", ArgsUsage: "ID", Flags: cmdline.Flags(tenantFlag("search all")), Action: withDesk(showJob)},
+			{Name: "cancel", Usage: "end a job: if it waits, it never starts; if it runs, its handler is told to stop", ArgsUsage: "ID",
+				Flags: cmdline.Flags(tenantFlag("search all")), Action: withDesk(cancelJob)},
+			{Name: "requeue", Usage: "bring a dead job back to the front of its queue, with all its attempts ahead of it", ArgsUsage: "ID",
+				Flags: cmdline.Flags(tenantFlag("search all")), Action: withDesk(requeueJob)},
 		},
 	}
 }
@@ -48,7 +48,7 @@ func listJobs(c *cli.Context, d *desk) error {
 	for _, s := range c.StringSlice("state") {
 		f.States = append(f.States, shaper.State(s))
 	}
-	if err := f.Validate(); err != nil { // also where there is no tenant yet
+	if err := f.Validate(); err != nil { // even where there is no tenant yet
 		return err
 	}
 	list, err := d.collect(c, func(tenant string, limit int) ([]shaper.Job, error) {
@@ -64,7 +64,7 @@ func listJobs(c *cli.Context, d *desk) error {
 	return d.printJobs(list)
 }
 
-// collect lists jobs of the tenant that is named, or of all tenants in turn, up to the limit.
+// collect lists the jobs of the named tenant, or of all tenants in turn, up to the limit.
 func (d *desk) collect(c *cli.Context, list func(tenant string, limit int) ([]shaper.Job, error)) ([]shaper.Job, error) {
 	limit := c.Int("limit")
 	if limit < 1 {
@@ -81,7 +81,7 @@ func (d *desk) collect(c *cli.Context, list func(tenant string, limit int) ([]sh
 	for _, name := range names {
 		jobs, err := list(name, limit-len(out))
 		if all && errors.Is(err, shaper.ErrNotFound) {
-			continue // it was forgotten meanwhile
+			continue // the tenant was forgotten meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -154,7 +154,7 @@ func showJob(c *cli.Context, d *desk) error {
 		[2]string{"tenant", j.Tenant + " of downstream " + j.Downstream},
 		[2]string{"type", j.Type},
 		[2]string{"state", state},
-		[2]string{"starts", fmt.Sprintf("%d, %d of them count, %d crashed, %d throttled", j.Attempt, j.Charged, j.Crashes, j.Throttles)},
+		[2]string{"starts", fmt.Sprintf("%d, %d of them charged, %d crashed, %d throttled", j.Attempt, j.Charged, j.Crashes, j.Throttles)},
 		[2]string{"accepted", cmdline.When(j.Accepted)},
 		[2]string{"last slot", cmdline.When(j.Slot)},
 		[2]string{"ended", cmdline.When(j.EndedAt)},
@@ -167,7 +167,7 @@ func showJob(c *cli.Context, d *desk) error {
 // text shows bytes to people.
 func text(b []byte) string {
 	if !utf8.Valid(b) {
-		return fmt.Sprintf("%d bytes that are no text; see --json", len(b))
+		return fmt.Sprintf("%d bytes that are not text; see --json", len(b))
 	}
 	return string(b)
 }
@@ -185,7 +185,7 @@ func cancelJob(c *cli.Context, d *desk) error {
 	case shaper.StateCancelled:
 		return d.tell(done{"cancelled", j.Tenant, d.downstream, 1}, "job %s is cancelled", j.ID)
 	case shaper.StateRunning:
-		return d.tell(done{"cancelling", j.Tenant, d.downstream, 1}, "job %s runs; its handler is told to stop, and it will not start again", j.ID)
+		return d.tell(done{"cancelling", j.Tenant, d.downstream, 1}, "job %s is running; its handler was told to stop, and the job will not start again", j.ID)
 	}
 	return cliutil.Exitf(cliutil.ExitFailed, "job %s: too late, it is %s", j.ID, state)
 }
@@ -196,7 +196,7 @@ func requeueJob(c *cli.Context, d *desk) error {
 		return err
 	}
 	if j.State != shaper.StateDead {
-		return cliutil.Exitf(cliutil.ExitFailed, "job %s is %s: only dead jobs are requeued", j.ID, j.State)
+		return cliutil.Exitf(cliutil.ExitFailed, "job %s is %s: only dead jobs can be requeued", j.ID, j.State)
 	}
 	return d.requeue(c, j.Tenant, j.ID)
 }

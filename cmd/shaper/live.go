@@ -22,7 +22,7 @@ func topCommand() *cli.Command {
 	return cliutil.Examples(&cli.Command{
 		Name: "top", Usage: "watch a downstream and its busy tenants, until interrupted",
 		Flags: cmdline.Flags(
-			cmdline.PositiveDuration("interval", "look each `DURATION`", &every),
+			cmdline.PositiveDuration("interval", "look every `DURATION`", &every),
 			cmdline.Whole("looks", "end after `N` looks", &looks)),
 		Action: withDesk(func(c *cli.Context, d *desk) error {
 			if _, err := cliutil.Args(c); err != nil {
@@ -40,8 +40,9 @@ type live struct {
 	stats
 }
 
-// watch shows what stands again and again: on a terminal in the same place, else a block or a JSON
-// line each time. A look that fails is told, and the next one tried; but the first must succeed.
+// watch shows the current state again and again: in the same place on a terminal, elsewhere as a
+// new block or JSON line each time. The first look must succeed; if a later one fails, watch says
+// so and goes on.
 func watch(ctx context.Context, d *desk, every time.Duration, looks int) error {
 	p := newPane(d.out)
 	defer p.close()
@@ -88,7 +89,7 @@ func startedBy(s shaper.Stats) map[string]int64 {
 }
 
 // flowOf returns the starts a second of each busy tenant since the last look. A tenant that was
-// idle then counts from the next one on.
+// idle at that look counts from the next look on.
 func flowOf(s shaper.Stats, last map[string]int64, since time.Duration) map[string]float64 {
 	flow := map[string]float64{}
 	for _, t := range s.ByTenant {
@@ -129,8 +130,8 @@ func (d *desk) showLive(p *pane, s shaper.Stats, now time.Time, all float64, flo
 	return nil
 }
 
-// pane shows texts: on a terminal each in the place of the last one, on a screen of its own that is
-// gone at the end; elsewhere one below the other.
+// pane shows texts: on a terminal each replaces the last, on a screen of its own that is gone at
+// the end; elsewhere one below the other.
 type pane struct {
 	out           io.Writer
 	live          bool
@@ -155,9 +156,9 @@ func (p *pane) show(text string) {
 		fmt.Fprintln(p.out, strings.Join(lines, "\n"))
 		return
 	}
-	p.columns, p.rows, _ = cmdline.Screen(p.out) // it may have been resized
+	p.columns, p.rows, _ = cmdline.Screen(p.out) // the terminal may have been resized
 	if hidden := len(lines) - (p.rows - 1); hidden > 0 {
-		lines = append(lines[:p.rows-2], fmt.Sprintf("… and %d lines more", hidden+1))
+		lines = append(lines[:p.rows-2], fmt.Sprintf("… and %d more lines", hidden+1))
 	}
 	for i, line := range lines {
 		lines[i] = clip.Cell(line, p.columns)

@@ -1,4 +1,4 @@
-// Command shaper is the daemon, and everything an operator does: see `shaper --help`.
+// Command shaper is the daemon, and all that an operator needs: see `shaper --help`.
 package main
 
 import (
@@ -31,10 +31,10 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	cliutil.AppExamples(app,
 		"# what it does, in 15 seconds",
 		"shaper demo",
-		"# a daemon that runs a command for each job, ten a second, and a job for it",
+		"# start a daemon that runs a command for each job, ten a second, and offer it a job",
 		"shaper run --rate 10/s --exec 'ffmpeg -i {payload.input} {payload.output}'",
 		`enqueue video:transcode '{"input":"a.mov","output":"a.mp4"}'`,
-		"# how it goes",
+		"# how it is going",
 		"shaper stats")
 	return cliutil.Run(ctx, app, args, stdout, stderr)
 }

@@ -30,7 +30,7 @@ type runFlags struct {
 	client      shaper.ClientConfig
 }
 
-// defaultListen is where a daemon listens that nobody told where.
+// defaultListen is where a daemon listens unless it is told otherwise.
 const defaultListen = "127.0.0.1:8080"
 
 // defaultGrace is how long running jobs may take to end after the first signal.
@@ -40,23 +40,23 @@ func runCommand() *cli.Command {
 	f := &runFlags{grace: defaultGrace}
 	return cliutil.Examples(&cli.Command{
 		Name:  "run",
-		Usage: "run the daemon: release jobs in their time, and run them",
-		Description: "A config file says all there is to say, see `shaper config check`; for one downstream flags alone will do.\n" +
+		Usage: "run the daemon: release jobs when their time comes, and run them",
+		Description: "A config file can say everything (see `shaper config check`); for one downstream, flags alone will do.\n" +
 			"Without --redis the daemon brings its own store, which `enqueue` and the other commands find by themselves.",
 		Flags: slices.Concat(cliutil.FromEnv(
 			&cli.StringFlag{Name: "config", Usage: "read downstreams from the YAML `FILE`"},
-			&cli.StringFlag{Name: "exec", Usage: "run `COMMAND` for each job, split as a shell does, but without one; {payload.FIELD} in its arguments comes from the job's JSON payload"},
+			&cli.StringFlag{Name: "exec", Usage: "run `COMMAND` for each job, split into words as a shell does, but not run by one; {payload.FIELD} in its arguments comes from the job's JSON payload"},
 			&cli.StringFlag{Name: "http", Usage: "post each job's payload to `URL`"},
 			cmdline.Rate("rate", "how fast each tenant's jobs leave: `RATE` such as 10/s, 600/m or 1/90s (default: 10/s)", &f.rate),
 			cmdline.Whole("depth", "how many jobs of each tenant may wait: `N` (default: 1000)", &f.depth),
 			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
-			cmdline.Whole("departure-log", "keep about `N` entries of a log of departures, two a start, for shaper verify (default: none)", &f.departures),
-			cmdline.RulesFlag("admit", "refuse jobs beyond a limit before they may wait"),
-			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `ADDRESS`: HOST:PORT (other than loopback addresses need SHAPER_API_TOKENS), unix:/PATH, or none (default: " + defaultListen + " if it is free and the daemon has a store of its own, else none)"},
-			&cli.StringFlag{Name: "ratelimit-headers", Usage: "tell HTTP producers of the admission rules by `WORD`: legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},
-			&cli.StringFlag{Name: "roles", Usage: "do only `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
+			cmdline.Whole("departure-log", "keep a log of departures of about `N` entries, two for each start, for shaper verify (default: none)", &f.departures),
+			cmdline.RulesFlag("admit", "refuse jobs beyond a limit before they enter a queue"),
+			&cli.StringFlag{Name: "listen", Usage: "serve the HTTP API, /metrics and health checks at `ADDRESS`: HOST:PORT (an address that is not loopback needs SHAPER_API_TOKENS), unix:/PATH, or none (default: " + defaultListen + " if it is free and the daemon has a store of its own, else none)"},
+			&cli.StringFlag{Name: "ratelimit-headers", Usage: "which headers tell HTTP producers about the admission rules: `WORD`, legacy (X-RateLimit-*), ietf (RateLimit), both or none", Value: string(api.LegacyHeaders)},
+			&cli.StringFlag{Name: "roles", Usage: "take only the roles in `LIST`, some of scheduler,worker,api", Value: "scheduler,worker,api"},
 			cmdline.Duration("grace", "how long running jobs may take to end when the daemon stops: `DURATION`", &f.grace),
-			&cli.BoolFlag{Name: "accept-unfit-redis", Usage: "run also on a Redis on which jobs will be lost or stuck, see shaper doctor"},
+			&cli.BoolFlag{Name: "accept-unfit-redis", Usage: "run even on a Redis on which jobs will be lost or stuck, see shaper doctor"},
 			&cli.StringFlag{Name: "log-format", Usage: "`FORMAT` of log lines: text or json", Value: "text"},
 			&cli.BoolFlag{Name: "verbose", Usage: "log more"},
 		), cmdline.WaitReplicas(&f.client), []cli.Flag{cmdline.DownstreamFlag()}, cmdline.StoreFlags()),
@@ -95,11 +95,11 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 	cfg.Log, cfg.Version, cfg.Tokens = log, version, api.Tokens(os.Getenv("SHAPER_API_TOKENS"))
 	cfg.Started = func(r app.Running) {
 		roles := cfg.Roles
-		roles.API = roles.API && r.Address != "" // else the usual address was taken
+		roles.API = roles.API && r.Address != "" // empty if the default address was taken
 		log.Info("roles: " + roles.String())
 		for _, d := range cfg.Downstreams {
 			p := d.Policy.WithDefaults().Defaults
-			log.Info(fmt.Sprintf("downstream %s: each tenant's jobs leave at %s, one each %s; %d may wait", d.Name, p.Rate, p.Rate.Interval(), p.Depth))
+			log.Info(fmt.Sprintf("downstream %s: each tenant's jobs leave at %s, one every %s; %d may wait", d.Name, p.Rate, p.Rate.Interval(), p.Depth))
 			for _, rule := range cmdline.RuleTexts(d.Policy.Admit) {
 				log.Info(fmt.Sprintf("downstream %s: admits %s", d.Name, rule))
 			}
@@ -112,7 +112,7 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 		}
 	}
 	err = app.Run(c.Context, cfg)
-	if errors.Is(err, shaper.ErrInvalid) { // of a daemon everything is configuration
+	if errors.Is(err, shaper.ErrInvalid) { // all that a daemon is given is configuration
 		err = &cliutil.Exit{Code: cliutil.ExitConfig, Err: err}
 	}
 	if err == nil {
@@ -122,7 +122,7 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 	return tellLast(queue, cmdline.Classify(err))
 }
 
-// tellLast tells an error by way of the log, whose reader must not keep the process from its end.
+// tellLast reports an error by way of the log, whose reader must not keep the process from ending.
 func tellLast(w io.Writer, err error) error {
 	code := cliutil.ExitFailed
 	if exit := (*cliutil.Exit)(nil); errors.As(err, &exit) {
@@ -148,7 +148,7 @@ func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
 		return app.Config{}, cliutil.Usagef("--grace %q: want 0 or more", f.grace)
 	}
 	if f.grace == 0 {
-		cfg.Grace = time.Nanosecond // to the pool 0 means its default
+		cfg.Grace = time.Nanosecond // a pool takes 0 for its default
 	}
 	if path := c.String("config"); path != "" {
 		err = fromFile(c, f, path, &cfg)
@@ -169,22 +169,22 @@ func daemonConfig(c *cli.Context, f *runFlags) (app.Config, error) {
 	switch {
 	case cfg.Listen == "none":
 		cfg.Listen = ""
-	case cfg.Listen == "" && roles.API && cfg.Redis == "": // its jobs are of this machine
+	case cfg.Listen == "" && roles.API && cfg.Redis == "": // its jobs come from this machine
 		cfg.Listen, cfg.MayListen = defaultListen, true
 	}
 	if c.IsSet("roles") && roles.API && cfg.Listen == "" {
-		return app.Config{}, cliutil.Usagef("--roles %s: the role api needs an address: want --listen %s besides", roles, defaultListen)
+		return app.Config{}, cliutil.Usagef("--roles %s: the role api needs an address: want --listen %s too", roles, defaultListen)
 	}
 	cfg.Roles.API = roles.API && cfg.Listen != ""
 	return cfg, nil
 }
 
-// usageNoTarget teaches who starts a daemon that has nothing to run jobs with.
+// usageNoTarget is the error for a daemon with nothing to run jobs with. It lists what there is.
 func usageNoTarget() error {
-	return &cliutil.Exit{Code: cliutil.ExitUsage, Err: errors.New(`what shall run the jobs? Want one of
+	return &cliutil.Exit{Code: cliutil.ExitUsage, Err: errors.New(`what should run the jobs? Want one of
   --exec 'COMMAND {payload.FIELD} …'   run a command for each job
   --http URL                           post each job to a URL
-  --config FILE                        several downstreams, each with its target
-or --roles scheduler,api where workers run elsewhere. To see what it does: shaper demo
+  --config FILE                        several downstreams, each with its own target
+or --roles scheduler,api if workers run elsewhere. To see what it does: shaper demo
 See shaper run --help`)}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// splitWords splits a command line into words as a POSIX shell does: at blanks, but for those in
-// single quotes, in double quotes or after a backslash. It does nothing else of a shell's: no
+// splitWords splits a command line into words as a POSIX shell does: at blanks, except those in
+// single quotes, in double quotes or after a backslash. It does nothing else that a shell does: no
 // variables, patterns, pipes or comments. What looks like one of those is passed on as text, since
 // a placeholder's value may hold anything.
 func splitWords(line string) ([]string, error) {
@@ -18,9 +18,9 @@ func splitWords(line string) ([]string, error) {
 		switch {
 		case escaped:
 			if quote == '"' && !strings.ContainsRune("\"\\$`\n", r) {
-				word.WriteRune('\\') // between double quotes a backslash is text, but before these
+				word.WriteRune('\\') // between double quotes a backslash is text, except before these
 			}
-			if r != '\n' { // else the line goes on
+			if r != '\n' { // an escaped line end only continues the line
 				word.WriteRune(r)
 			}
 			escaped = false

@@ -15,8 +15,8 @@ import (
 func statsCommand() *cli.Command {
 	n := 0
 	return cliutil.Examples(&cli.Command{
-		Name: "stats", Usage: "tell how a downstream and its tenants are doing",
-		Flags: cmdline.Flags(cmdline.Whole("top", "tell instead which `N` tenants offer, and are refused, the most over HTTP", &n)),
+		Name: "stats", Usage: "show how a downstream and its tenants are doing",
+		Flags: cmdline.Flags(cmdline.Whole("top", "list instead the `N` tenants that offer the most over HTTP, and those that are refused the most", &n)),
 		Action: withDesk(func(c *cli.Context, d *desk) error {
 			if _, err := cliutil.Args(c); err != nil {
 				return err
@@ -84,7 +84,7 @@ func statsFacts(s shaper.Stats) [][2]string {
 	}
 }
 
-// admitFacts are the admission rules of a downstream, a fact each.
+// admitFacts are the admission rules of a downstream, one fact each.
 func admitFacts(rules []policing.Rule) [][2]string {
 	var facts [][2]string
 	for _, rule := range cmdline.RuleTexts(rules) {

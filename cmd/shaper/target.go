@@ -72,14 +72,14 @@ func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
 	return nil
 }
 
-// makeHandlers makes the handlers for the jobs of a config file. It returns all mistakes, each with
-// its line.
+// makeHandlers makes the handlers for the jobs of a config file. Its error names all mistakes, each
+// with its line.
 func makeHandlers(file *config.File) error {
 	var wrong []error
 	for i := range file.Downstreams {
 		d := &file.Downstreams[i]
 		if d.Target.IsZero() {
-			wrong = append(wrong, fmt.Errorf("%s: downstreams.%s: no target: want one, or --roles scheduler,api where workers run elsewhere", file.Name, d.Name))
+			wrong = append(wrong, fmt.Errorf("%s: downstreams.%s: no target: want one, or --roles scheduler,api if workers run elsewhere", file.Name, d.Name))
 			continue
 		}
 		var err error

@@ -21,13 +21,13 @@ func tenantsCommand() *cli.Command {
 		Usage: "list, change, pause and empty tenants' queues",
 		Subcommands: []*cli.Command{
 			{Name: "ls", Usage: "list tenants", Flags: cmdline.Flags(), Action: withDesk(listTenants)},
-			{Name: "show", Usage: "tell all of one tenant", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(showTenant)},
+			{Name: "show", Usage: "show all that is known of one tenant", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(showTenant)},
 			setTenantCommand(),
 			pauseCommand(),
 			{Name: "resume", Usage: "end a pause; the backlog leaves at its rate, without a burst", ArgsUsage: "TENANT",
 				Flags: cmdline.Flags(allFlag()), Action: withDesk(resumeTenant)},
-			{Name: "purge", Usage: "cancel all jobs that wait", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(purgeTenant)},
-			{Name: "rm", Usage: "forget a tenant of which nothing is left", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(removeTenant)},
+			{Name: "purge", Usage: "cancel all jobs that are waiting", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(purgeTenant)},
+			{Name: "rm", Usage: "forget a tenant that has nothing left", ArgsUsage: "TENANT", Flags: cmdline.Flags(), Action: withDesk(removeTenant)},
 		},
 	}
 }
@@ -91,7 +91,7 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	case t.Waiting == 0 || t.Paused:
 	case t.NextSlot.IsZero():
 		next = "; " + map[string]string{shaper.NotePaused: "the downstream is paused", shaper.NoteNoWorkers: "no workers serve the downstream",
-			shaper.NoteInFlight: "the next leaves when jobs that run make room"}[t.Note]
+			shaper.NoteInFlight: "the next leaves when running jobs make room"}[t.Note]
 	default:
 		next = "; the next leaves in " + short(max(time.Until(t.NextSlot), time.Millisecond))
 	}
@@ -109,8 +109,8 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	}, append(policyFacts(t), admitFacts(ds.Admit)...)...)...)
 }
 
-// policyFacts tells the policy that applies to a tenant, a field a line, but for those that are
-// told beside another.
+// policyFacts lists the policy that applies to a tenant, one field per line. Some fields are shown
+// beside another instead.
 func policyFacts(t shaper.TenantInfo) (facts [][2]string) {
 	p, set := t.Effective, setting.Of(&t.Set)
 	for i, v := range setting.Of(&p) {
@@ -119,7 +119,7 @@ func policyFacts(t shaper.TenantInfo) (facts [][2]string) {
 		case &p.OnFull, &p.MaxInFlight, &p.Backoff:
 			continue
 		case &p.Rate:
-			text += ", one each " + p.Rate.Interval().String()
+			text += ", one every " + p.Rate.Interval().String()
 		case &p.Depth:
 			text += ", then " + string(p.OnFull)
 		case &p.MaxAttempts:
@@ -135,7 +135,7 @@ func policyFacts(t shaper.TenantInfo) (facts [][2]string) {
 	return facts
 }
 
-// countersText lists what has happened, without what never did.
+// countersText lists what has happened, and leaves out what never did.
 func countersText(c shaper.Counters) string {
 	counts := wire.Counters(c)
 	var words []string
@@ -160,7 +160,7 @@ func (d *desk) facts(facts ...[2]string) error {
 	return nil
 }
 
-// waitingText tells more about jobs that wait, where there is something to tell.
+// waitingText says more about jobs that wait, where there is more to say.
 func waitingText(delayed int, oldest time.Duration) string {
 	s := ""
 	if delayed > 0 {

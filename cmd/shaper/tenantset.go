@@ -16,7 +16,7 @@ func setTenantCommand() *cli.Command {
 	return cliutil.Examples(&cli.Command{
 		Name: "set", Usage: "change a tenant's policy, at once and for its backlog too", ArgsUsage: "TENANT",
 		Flags:       cmdline.Flags(cmdline.Settings(setting.Of(p))...),
-		Description: "What is not named stays as it is. It holds until a daemon is started with a configuration that is not the one applied last.",
+		Description: "What is not named stays as it is. The change lasts until a daemon starts with a configuration other than the one applied last.",
 		Action: withDesk(func(c *cli.Context, d *desk) error {
 			args, err := cliutil.Args(c, "TENANT")
 			if err != nil {
@@ -39,7 +39,7 @@ func pauseCommand() *cli.Command {
 	var d time.Duration
 	return cliutil.Examples(&cli.Command{
 		Name: "pause", Usage: "let nothing start; what runs goes on, and new jobs wait", ArgsUsage: "TENANT",
-		Flags: cmdline.Flags(cmdline.PositiveDuration("for", "resume by itself after `DURATION` (default: when it is resumed)", &d), allFlag()),
+		Flags: cmdline.Flags(cmdline.PositiveDuration("for", "resume automatically after `DURATION` (default: only shaper tenants resume does)", &d), allFlag()),
 		Action: withDesk(func(c *cli.Context, desk *desk) error {
 			tenant, name, err := oneOrAll(c, desk)
 			if err != nil {
@@ -67,7 +67,7 @@ type done struct {
 	Jobs       int    `json:"jobs"`
 }
 
-// oneOrAll is the tenant that a command names, or "" with --all; and what to call it.
+// oneOrAll returns the tenant that a command names, or "" with --all, and what to call it.
 func oneOrAll(c *cli.Context, d *desk) (tenant, name string, err error) {
 	if c.Bool("all") {
 		_, err := cliutil.Args(c)
@@ -88,7 +88,7 @@ func resumeTenant(c *cli.Context, d *desk) error {
 	if err := d.Resume(c.Context, tenant); err != nil {
 		return err
 	}
-	return d.tell(done{"resumed", tenant, d.downstream, 0}, "%s goes on", name)
+	return d.tell(done{"resumed", tenant, d.downstream, 0}, "%s is resumed", name)
 }
 
 func purgeTenant(c *cli.Context, d *desk) error {

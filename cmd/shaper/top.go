@@ -9,7 +9,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/clip"
 )
 
-// showTop tells the n tenants that offer, and are refused, the most.
+// showTop lists the n tenants that offer the most, and the n that are refused the most.
 func (d *desk) showTop(c *cli.Context, n int) error {
 	if _, err := d.Downstream(c.Context); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (d *desk) showTop(c *cli.Context, n int) error {
 	if t.Processes > 1 {
 		processes = fmt.Sprintf("%d daemons", t.Processes)
 	}
-	fmt.Fprintf(d.out, "downstream %s, offered over HTTP to %s; a count fades by half each minute, and is seldom more than %d too high\n",
+	fmt.Fprintf(d.out, "downstream %s, offered over HTTP to %s; counts halve every minute, and are seldom more than %d too high\n",
 		d.downstream, processes, t.MaxError)
 	if err := d.printTop("OFFERED", t.Offers); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 // leakyQueue is the one algorithm that makes calls wait; the others are buckets.Algorithms.
 const leakyQueue = "leaky-queue"
 
-// traced are the algorithms, each with the flags of its size and of its pace.
+// traced are the algorithms, each with the flags for its size and its pace.
 var traced = []struct{ algorithm, size, pace string }{
 	{string(buckets.FixedWindow), "limit", "window"},
 	{string(buckets.SlidingLog), "limit", "window"},
@@ -43,12 +43,12 @@ func traceCommand() *cli.Command {
 	limit, capacity, depth := new(int), new(int), new(int)
 	t := &tracing{sizes: map[string]*int{"limit": limit, "capacity": capacity, "depth": depth}}
 	return cliutil.Examples(&cli.Command{
-		Name: "trace", Usage: "play calls against an algorithm and tell each answer",
+		Name: "trace", Usage: "play calls against an algorithm and show each answer",
 		ArgsUsage: "ALGORITHM AT[:COST]...",
 		Description: "ALGORITHM is fixed-window, sliding-log or sliding-counter, with --limit and --window; token-bucket, with --capacity\n" +
-			"and --rate; leaky-bucket, the meter that refuses, or leaky-queue, which makes wait, with --depth and --rate.\n" +
-			"A leaky-queue may have a --grace: what the daemon's queues have is half their tolerance, 10ms.\n" +
-			"AT is when a call comes, in seconds, with up to 6 decimals; COST how much it takes, 1 where it is not given.",
+			"and --rate; leaky-bucket, the meter that refuses, or leaky-queue, which makes calls wait, with --depth and --rate.\n" +
+			"A leaky-queue may have a --grace; in the daemon's queues that is half their tolerance, 10ms by default.\n" +
+			"AT is when a call comes, in seconds, with up to 6 decimals; COST is how much it takes, 1 if not given.",
 		Flags: append([]cli.Flag{
 			cmdline.Whole("limit", "how much a window lets pass: `N`", limit),
 			cmdline.PositiveDuration("window", "how long a window is: `DURATION`", &t.window),
@@ -56,7 +56,7 @@ func traceCommand() *cli.Command {
 			cmdline.Whole("depth", "how much the leaky bucket or queue holds: `N`", depth),
 			cmdline.Rate("rate", "how fast the bucket fills or leaks: `RATE` such as 10/s, 600/m or 1/90s", &t.rate),
 			cmdline.Duration("grace", "a departure that passed at most `DURATION` ago keeps its slot, so that lateness is made up", &t.grace),
-			&cli.StringFlag{Name: "store", Usage: "where the state is kept: `WORD`, memory or redis; of a Redis nothing but one key is used, and removed", Value: "memory"},
+			&cli.StringFlag{Name: "store", Usage: "where the state is kept: `WORD`, memory or redis; in Redis that is one key, removed at the end", Value: "memory"},
 			cmdline.JSONFlag(),
 		}, cmdline.StoreFlags()...),
 		Action: cmdline.Action(func(c *cli.Context) error {
@@ -70,7 +70,7 @@ func traceCommand() *cli.Command {
 		"shaper trace token-bucket --capacity 3 --rate 1/s 0 0 0 0 0.5 1 10",
 		"# six within two seconds, although the limit is 3 a minute",
 		"shaper trace fixed-window --limit 3 --window 60s 59 59 59 61 61 61",
-		"# the queue lets nobody burst: each waits for its turn",
+		"# the queue allows no burst: each call waits for its turn",
 		"shaper trace leaky-queue --depth 3 --rate 10/s 0 0 0 0",
 		"# 5 ms late is made up, 11 ms is not",
 		"shaper trace leaky-queue --depth 9 --rate 10/s --grace 10ms 0 0.105 0.205 0.311 0.411")
@@ -106,7 +106,7 @@ func (t *tracing) read(c *cli.Context) error {
 	return t.readCalls(args[1:])
 }
 
-// readParameters sees that the algorithm has the two flags that it needs, and none of another's.
+// readParameters makes sure that the algorithm has the two flags it needs, and none of another's.
 func (t *tracing) readParameters(c *cli.Context, size, pace string) error {
 	for _, name := range []string{"limit", "window", "capacity", "depth", "rate"} {
 		value := fmt.Sprintf("--%s %q", name, c.Generic(name))
@@ -126,7 +126,7 @@ func (t *tracing) readCalls(args []string) error {
 	for _, text := range args {
 		call, err := trace.ParseCall(text)
 		if err == nil && t.algorithm == leakyQueue && call.N != 1 {
-			return cliutil.Usagef("AT %q: want AT alone, for jobs enter a queue one by one", text)
+			return cliutil.Usagef("AT %q: want AT alone, since jobs enter a queue one by one", text)
 		}
 		if err != nil {
 			return cliutil.Usagef("AT %q: %w", text, err)

@@ -53,7 +53,7 @@ func answer(allowed bool) string {
 	return "refuse"
 }
 
-// exact writes a duration in full, for which short would not do.
+// exact writes a duration in full, where short would lose digits.
 func exact(d time.Duration) string {
 	switch d {
 	case 0:

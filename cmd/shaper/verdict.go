@@ -21,7 +21,7 @@ func printVerdict(c *cli.Context, v policing.Verdict) error {
 	}
 	var rows [][]string
 	for _, r := range v.Rulings {
-		limit, remaining, reset := "-", "-", "-" // of a rule that was not asked nothing is known
+		limit, remaining, reset := "-", "-", "-" // nothing is known of a rule that was not asked
 		if r.Asked {
 			limit, remaining, reset = fmt.Sprint(r.Limit), fmt.Sprint(r.Remaining), exact(r.ResetAfter)
 		}
@@ -42,7 +42,7 @@ func verdictText(v policing.Verdict) string {
 	case v.Allowed:
 		return "allowed" + left
 	case v.Unavailable:
-		return fmt.Sprintf("refused by %s, which wants Redis; try again in %s", v.Refused, exact(v.RetryAfter))
+		return fmt.Sprintf("refused by %s, which needs Redis; try again in %s", v.Refused, exact(v.RetryAfter))
 	case v.RetryAfter == buckets.Never:
 		return fmt.Sprintf("refused by %s: more than can ever pass%s", v.Refused, left)
 	}

@@ -26,17 +26,17 @@ func verifyCommand() *cli.Command {
 	log := withDesk(f.log)
 	file := cmdline.Action(f.file)
 	return cliutil.Examples(&cli.Command{
-		Name: "verify", Usage: "judge by what happened whether the promises were kept",
-		Description: "Reads the departure log of a downstream, which has to be on: departure_log in its configuration, or\n" +
-			"shaper run --departure-log. With --file it judges a history, as the project's own tests write them.\n\n" +
-			"Exit codes: 0 all held, 1 some promise was broken, 65 there is nothing to judge, 64 usage, 69 Redis does not answer.",
+		Name: "verify", Usage: "judge from what happened whether the promises were kept",
+		Description: "Reads the departure log of a downstream, which must be on: departure_log in its configuration, or\n" +
+			"shaper run --departure-log. With --file it judges a history instead, as the project's own tests write them.\n\n" +
+			"Exit codes: 0 all promises held; 1 one was broken; 65 there is nothing to judge; 64 usage; 69 Redis does not answer.",
 		Flags: cmdline.Flags(
 			&cli.StringFlag{Name: "tenant", Usage: "judge only the tenant `NAME`"},
 			cmdline.PositiveDuration("since", "judge only what was logged within the last `DURATION`", &f.since),
 			&cli.StringFlag{Name: "file", Usage: "judge the history in `FILE` rather than a departure log"},
-			cmdline.Rate("rate", "of --file: each tenant's `RATE`, such as 10/s", &f.rate),
-			cmdline.PositiveDuration("tolerance", "of --file: how long after its slot a start may happen, `DURATION`", &f.tolerance),
-			cmdline.Whole("bound", "of --file: how many jobs of a tenant may be accepted and not started, `N`: its depth and all places", &f.bound),
+			cmdline.Rate("rate", "with --file: each tenant's `RATE`, such as 10/s", &f.rate),
+			cmdline.PositiveDuration("tolerance", "with --file: how long after its slot a start may happen, `DURATION`", &f.tolerance),
+			cmdline.Whole("bound", "with --file: how many jobs of a tenant may be accepted but not started, `N`: its depth plus all places", &f.bound),
 		),
 		Action: func(c *cli.Context) error {
 			if c.String("file") != "" {
@@ -60,7 +60,7 @@ func (f *verifying) log(c *cli.Context, d *desk) error {
 	}
 	for _, name := range []string{"rate", "tolerance", "bound"} {
 		if c.IsSet(name) {
-			return cliutil.Usagef("--%s without --file: the departure log has what was in effect", name)
+			return cliutil.Usagef("--%s without --file: the departure log says what was in effect", name)
 		}
 	}
 	tenant := c.String("tenant")
@@ -85,10 +85,10 @@ func (f *verifying) file(c *cli.Context) error {
 		return err
 	}
 	if f.rate.IsZero() {
-		return cliutil.Usagef("missing flag --rate: --file wants the rate by which starts are judged, such as --rate 10/s")
+		return cliutil.Usagef("missing flag --rate: --file needs the rate that starts are judged by, such as --rate 10/s")
 	}
 	if c.IsSet("since") {
-		return cliutil.Usagef("--since beside --file: want the whole file")
+		return cliutil.Usagef("--since beside --file: a file is judged as a whole")
 	}
 	v, err := verify.File(c.String("file"), verify.FileOptions{
 		Rule: history.Rule{Rate: f.rate, Tolerance: f.tolerance}, Tenant: c.String("tenant"), Bound: f.bound})
@@ -111,5 +111,5 @@ func printVerified(c *cli.Context, v verify.Findings) error {
 	if err != nil || v.Held() {
 		return err
 	}
-	return &cliutil.Exit{Code: cliutil.ExitFailed} // what was broken is told
+	return &cliutil.Exit{Code: cliutil.ExitFailed} // what was broken has been printed
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// daemon is a daemon that runs.
+// daemon is a running daemon.
 type daemon struct {
 	cfg      Config
 	log      *slog.Logger
@@ -42,11 +42,11 @@ type daemon struct {
 // Run runs a daemon until ctx ends, or until its embedded store or its listener fails. It returns
 // nil after an orderly stop that ctx asked for, in this order, each for the reason given:
 //
-//  1. /readyz says no: whoever balances load sends no more
+//  1. /readyz says no, so that load balancers send no more requests
 //  2. queues stop, all at once, as jobshaper.Queue.Stop says: the grace is for all of them together
-//  3. HTTP stops: until now jobs were accepted, since they wait in the store and not here; then
-//     what counted them
-//  4. the store is closed, when the last job's end is written
+//  3. HTTP stops: until now it accepted jobs, since they wait in the store and not here; then what
+//     counted them stops
+//  4. the store is closed, once the end of the last job is written
 //
 // Its error wraps shaper.ErrStore where Redis is away, and shaper.ErrInvalid where the
 // configuration is wrong.
@@ -82,7 +82,7 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 			return Running{}, err
 		}
 	}
-	// The port first: that it is taken should show before a store is started and jobs are run.
+	// The port comes first: if it is taken, that should show before a store starts and jobs run.
 	var listener net.Listener
 	if d.cfg.Listen != "" {
 		var err error
@@ -91,7 +91,7 @@ func (d *daemon) start(ctx context.Context) (Running, error) {
 			return Running{}, err
 		}
 		if err != nil {
-			d.log.Warn("no HTTP API and no metrics, for nothing was said of where to listen and the usual address cannot be had", "err", err)
+			d.log.Warn("no HTTP API and no metrics: nothing says where to listen, and the default address cannot be used", "err", err)
 		}
 	}
 	running, err := d.startBehind(ctx)
@@ -135,11 +135,11 @@ func (d *daemon) startBehind(ctx context.Context) (Running, error) {
 	return Running{Redis: d.store.URL}, nil
 }
 
-// wait returns when ctx ends, or with the reason for which the daemon cannot go on.
+// wait returns when ctx ends, or with the reason why the daemon cannot go on.
 func (d *daemon) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
-		d.log.Info("stopping: running jobs may end, interrupt again to leave at once", "grace", d.cfg.Grace)
+		d.log.Info("stopping: running jobs may finish, interrupt again to quit at once", "grace", d.cfg.Grace)
 		return nil
 	case err := <-d.served:
 		return fmt.Errorf("http: %w", err)
@@ -165,7 +165,7 @@ func (d *daemon) stop() error {
 	return err
 }
 
-// httpGrace is how long requests may take to end: longer than one waits for the store.
+// httpGrace is how long requests may take to end: longer than a request waits for the store.
 const httpGrace = 6 * time.Second
 
 func (d *daemon) stopHTTP() error {
@@ -203,12 +203,12 @@ func (d *daemon) handler(ctx context.Context, loopback bool) (*api.Handler, erro
 				cfg.Confirm[ds.Name] = cmp.Or(ds.Client.ReplicaTimeout, shaper.DefaultReplicaTimeout)
 			}
 		}
-		d.top.Start(context.Background()) // stop ends it, in its turn
+		d.top.Start(context.Background()) // stop ends it when its turn comes
 	}
 	return api.New(cfg)
 }
 
-// ready says why the daemon cannot do its work, nil if it can.
+// ready says why the daemon cannot do its work; nil if it can.
 func (d *daemon) ready(ctx context.Context) error {
 	if err := d.store.Client.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("%w: %w", shaper.ErrStore, err)

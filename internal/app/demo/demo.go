@@ -15,11 +15,11 @@ import (
 	"github.com/jobshaper/jobshaper/internal/store"
 )
 
-// What is shown. The producer is the same in both acts; the fragile API survives the rate of the
-// second.
+// What the demo shows. The producer is the same in both acts; the fragile API survives the rate of
+// the second.
 const (
 	capacity = 25                     // requests in any second that the API takes
-	outage   = time.Second            // how long it is down after one more
+	outage   = time.Second            // how long it is down after one request too many
 	rate     = 20                     // jobs a second that the shaper lets leave
 	step     = 100 * time.Millisecond // a column of the chart
 )
@@ -40,8 +40,8 @@ func offered() int {
 	return n
 }
 
-// Run runs the demo. columns is the width of the terminal that out is, or 0 where it is none: then
-// each act is printed once it is over.
+// Run runs the demo. columns is the width of the terminal out, or 0 if out is none: then each act
+// is printed once it is over.
 func Run(ctx context.Context, out io.Writer, columns int, log *slog.Logger) (err error) {
 	dir, err := os.MkdirTemp("", "shaper-demo-")
 	if err != nil {
@@ -75,7 +75,7 @@ A producer has %d jobs for it, and no patience: %d at once, %d two seconds later
 		return err
 	}
 	sender := &shapedSender{ctx: ctx, rdb: s.Client, log: log}
-	even, err := act(ctx, screen, fmt.Sprintf("2  With a shaper: the same jobs wait in a queue that lets one leave each %v", time.Second/rate), sender)
+	even, err := act(ctx, screen, fmt.Sprintf("2  With a shaper: the same jobs wait in a queue that lets one leave every %v", time.Second/rate), sender)
 	if err != nil {
 		return err
 	}
