@@ -19,9 +19,9 @@ const (
 	maxTenants = 100
 	// otherTenant is the tenant label of all others together. No tenant can have that name.
 	otherTenant = "_other"
-	// readMost is how many tenants a scrape reads besides the busy ones, which it reads all: those
-	// that were busy last. So it does not grow with idle tenants. What others did is in the
-	// downstream's totals; only their dead jobs are missing in gauges.
+	// readMost is how many idle tenants a scrape reads, those that were busy last, besides all the
+	// busy ones. So its cost does not grow with idle tenants. What the others did is in the
+	// downstream's totals; only their dead jobs are missing from the gauges.
 	readMost = 1000
 	// scrapeTimeout bounds one downstream's part of a scrape.
 	scrapeTimeout = 2 * time.Second
@@ -32,7 +32,7 @@ type statsReader interface {
 	StatsOfLatest(ctx context.Context, most int) (shaper.Stats, error)
 }
 
-// collector tells Prometheus what stands in Redis, read anew at each scrape.
+// collector tells Prometheus the current state in Redis, which it reads at each scrape.
 type collector struct {
 	names  []string
 	admins []statsReader
@@ -64,7 +64,7 @@ var (
 	depthDesc    = describe("shaper_depth", "How many jobs may wait.", "tenant")
 	oldestDesc   = describe("shaper_oldest_seconds", "How long the head of the bucket has waited.", "tenant")
 	inFlightDesc = describe("shaper_in_flight", "Tickets out and jobs running.", "tenant")
-	rowDesc      = describe("shaper_throttled_in_a_row", "Starts in a row after which the downstream asked to slow down; from 10 on it lets nothing through. Of several tenants the most.", "tenant")
+	rowDesc      = describe("shaper_throttled_in_a_row", "Starts in a row after which the downstream asked to slow down; from 10 on it lets nothing through. For several tenants, the largest of their numbers.", "tenant")
 	deadDesc     = describe("shaper_dead", "Dead jobs that are kept.", "tenant")
 )
 
@@ -85,7 +85,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for i, name := range c.names {
 		ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 		s, err := c.admins[i].StatsOfLatest(ctx, readMost)
-		if errors.Is(err, shaper.ErrNotFound) { // nothing yet, or Redis lost all: no tenants
+		if errors.Is(err, shaper.ErrNotFound) { // nothing there yet, or Redis lost everything: no tenants
 			s, err = shaper.Stats{Downstream: name}, nil
 		}
 		cancel()
@@ -115,9 +115,9 @@ func (c *collector) tell(ch chan<- prometheus.Metric, i int, s shaper.Stats) {
 	c.totals[i].tell(ch, name, len(others) > 0)
 }
 
-// split returns the busiest tenants and the others. Who was shown before stays so until one that is
-// more than twice as busy wants the place: a series that comes and goes is of little use. Among
-// equals it is the same ones at each scrape.
+// split returns the busiest tenants and the others. A tenant that was shown before stays until one
+// that is more than twice as busy needs its place: a series that comes and goes is of little use.
+// Among equals, each scrape chooses the same ones.
 func split(tenants []shaper.TenantInfo, before func(name string) bool) (shown, others []shaper.TenantInfo) {
 	sorted := slices.Clone(tenants)
 	rank := func(t shaper.TenantInfo) (kept, n int) {
@@ -138,7 +138,7 @@ func split(tenants []shaper.TenantInfo, before func(name string) bool) (shown, o
 
 func busy(t shaper.TenantInfo) int { return t.Level() + t.Out + t.Running }
 
-// sum is the state of several tenants together; its depth is none.
+// sum is the state of several tenants together; it has no depth.
 func sum(tenants []shaper.TenantInfo) shaper.TenantInfo {
 	var s shaper.TenantInfo
 	for _, t := range tenants {

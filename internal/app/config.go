@@ -11,25 +11,25 @@ import (
 	"github.com/jobshaper/jobshaper/internal/config"
 )
 
-// Config is a daemon.
+// Config describes a daemon.
 type Config struct {
 	Redis       string              // URL; empty = an embedded store of the daemon's own
-	Accept      bool                // run on a Redis that is unfit to keep jobs, too
+	Accept      bool                // run even on a Redis that is unfit to keep jobs
 	DataDir     string              // of the embedded store; empty = the default one
 	Listen      string              // HOST:PORT or unix:/PATH; empty = no HTTP
-	MayListen   bool                // without HTTP if that address is taken
+	MayListen   bool                // run without HTTP if that address is taken
 	Tokens      []string            // who may use the API; none = everybody on this machine
-	Limits      api.LimitHeaders    // how the API tells producers of the admission rules
+	Limits      api.LimitHeaders    // which headers tell producers about the admission rules
 	Roles       Roles               // the zero Roles do nothing
 	Downstreams []config.Downstream // at least one
 	Grace       time.Duration
 	Version     string
 	Log         *slog.Logger
-	LogDropped  func() uint64 // lines that Log has lost; nil = it loses none
+	LogDropped  func() uint64 // how many lines Log has lost; nil = it loses none
 	Started     func(Running) // called once everything runs; may be nil
 }
 
-// Running is what a daemon tells about itself when it runs.
+// Running is what a daemon says about itself once it runs.
 type Running struct {
 	Redis   string // URL of its store; may hold a password
 	Address string // where it listens, HOST:PORT or unix:/PATH; empty = nowhere
@@ -37,7 +37,7 @@ type Running struct {
 
 // Roles are the parts of the work that a process does. Any number of processes may have a role.
 type Roles struct {
-	Scheduler bool // releases the jobs of each bucket in their time
+	Scheduler bool // releases the jobs of each bucket when their time comes
 	Worker    bool // runs them
 	API       bool // takes jobs over HTTP
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// startDownstream has a downstream's policy hold and starts what the roles say of it.
+// startDownstream applies a downstream's policy and starts the parts that the roles name.
 func (d *daemon) startDownstream(ctx context.Context, ds config.Downstream) error {
 	cfg := ds.Config
 	cfg.Grace, cfg.Logger, cfg.Metrics, cfg.Roles = d.cfg.Grace, d.log, d.registry, 0
@@ -21,7 +21,7 @@ func (d *daemon) startDownstream(ctx context.Context, ds config.Downstream) erro
 	} else {
 		cfg.Handler = nil
 	}
-	if cfg.Tenants == nil { // what a daemon is started with holds, if it is nothing, too
+	if cfg.Tenants == nil { // what a daemon is started with is applied, even if it is nothing
 		cfg.Tenants = map[string]shaper.Policy{}
 	}
 	q, err := jobshaper.Open(d.store.Client, ds.Name, cfg)

@@ -9,7 +9,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// registerOwn registers what is told of the process and of each downstream. Pools and the API
+// registerOwn registers the metrics of the process and of each downstream. Pools and the API
 // register their own.
 func (d *daemon) registerOwn() error {
 	admins := make([]statsReader, 0, len(d.cfg.Downstreams))

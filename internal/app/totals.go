@@ -30,23 +30,23 @@ func counter(name, help string) *prometheus.Desc {
 	return describe("shaper_"+name+"_total", help, "tenant")
 }
 
-// totals are the counters that a downstream's scrapes tell: of tenants that have series of their
-// own, and of all others together. Which tenants have some changes from scrape to scrape; yet no
-// series goes back, and together they are the downstream's totals. So whoever gets series begins
-// with what it did since the scrape before, and what was before stays with the others; and whoever
-// loses them leaves to the others what they told.
+// totals are the counters that a downstream's scrapes show: of the tenants that have series of
+// their own, and of all others together. Which tenants have their own changes from scrape to
+// scrape; yet no series goes back, and together they are the downstream's totals. So a tenant that
+// gets series begins with what it did since the last scrape, and what it did before stays with the
+// others; a tenant that loses them leaves to the others what they showed.
 type totals struct {
 	own      map[string]*series
 	other    []int64            // by counterSeries
-	seen     map[string][]int64 // what the last scrape read of the others
-	all      bool               // the last scrape read every tenant, or there was none
+	seen     map[string][]int64 // what the last scrape read about the others
+	all      bool               // the last scrape read every tenant, or this is the first
 	accepted int64              // of the downstream, at the last scrape
 }
 
 // series are the counters of one tenant, by counterSeries.
 type series struct {
 	read []int64 // as Redis has them
-	base []int64 // what of them is not told here
+	base []int64 // the part of them that is not shown here
 	told []int64 // read - base, as soon as the totals have it too
 }
 
@@ -54,13 +54,13 @@ func newTotals() *totals {
 	return &totals{own: map[string]*series{}, other: make([]int64, len(counterSeries)), all: true}
 }
 
-// shows tells whether a tenant had series at the last scrape.
+// shows reports whether a tenant had series at the last scrape.
 func (t *totals) shows(tenant string) bool { return t.own[tenant] != nil }
 
 // take takes in what a scrape read. The totals were read before the tenants, so they may lack what
-// those have.
+// the tenants already have.
 func (t *totals) take(all shaper.Counters, shown, others []shaper.TenantInfo) {
-	if all.Accepted < t.accepted/2 { // Redis has lost its data; a failover that loses the last writes is waited out
+	if all.Accepted < t.accepted/2 { // Redis has lost its data; after a failover that loses the last writes, the counts catch up
 		*t = *newTotals()
 	}
 	t.accepted = all.Accepted
@@ -81,14 +81,14 @@ func (t *totals) take(all shaper.Counters, shown, others []shaper.TenantInfo) {
 		for _, s := range t.own {
 			t.other[i] += s.told[i]
 		}
-		more := c.get(all) - t.other[i] // what the totals have and nothing tells yet
+		more := c.get(all) - t.other[i] // what the totals have and no series shows yet
 		for _, s := range own {
 			more -= s.told[i]
 		}
 		more = max(0, more)
 		for _, tenant := range old {
 			s, n := own[tenant.Name], c.get(tenant.Counters)
-			if n < s.read[i] { // it was forgotten, and came back
+			if n < s.read[i] { // the tenant was forgotten, and came back
 				s.base[i] -= s.read[i]
 			}
 			more -= s.tell(i, n, more)
@@ -97,7 +97,7 @@ func (t *totals) take(all shaper.Counters, shown, others []shaper.TenantInfo) {
 			s, n := own[tenant.Name], c.get(tenant.Counters)
 			if before := t.seen[tenant.Name]; before != nil && before[i] <= n {
 				s.base[i] = before[i]
-			} else if before == nil && !t.all { // it was there, perhaps, and what it did is told of the others
+			} else if before == nil && !t.all { // it may have been there, and then what it did is counted among the others
 				s.base[i] = n
 			}
 			more -= s.tell(i, n, more)
@@ -115,7 +115,7 @@ func (t *totals) take(all shaper.Counters, shown, others []shaper.TenantInfo) {
 	}
 }
 
-// tell raises a counter to what was read, by at most so much, and returns by how much.
+// tell raises a counter to what was read, by most at the most, and returns by how much.
 func (s *series) tell(i int, read, most int64) int64 {
 	n := min(max(0, read-s.base[i]-s.told[i]), most)
 	s.read[i] = read
@@ -123,7 +123,7 @@ func (s *series) tell(i int, read, most int64) int64 {
 	return n
 }
 
-// tell sends all series; those of the others if there are any, or were.
+// tell sends all series; that of the others too, if there are any or were.
 func (t *totals) tell(ch chan<- prometheus.Metric, downstream string, others bool) {
 	for i, c := range counterSeries {
 		for tenant, s := range t.own {

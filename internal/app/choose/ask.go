@@ -23,8 +23,9 @@ func ParseAnswer(text string) (yes, ok bool) {
 	return false, false
 }
 
-// Walk goes down the tree by the answers, by flag, and asks on in and out for those that it lacks.
-// With echo it writes what it read, for an in that is no terminal.
+// Walk goes down the tree by the answers, which are keyed by flag, and asks on out, reading from
+// in, for those that are missing. With echo it also writes what it reads, for when in is no
+// terminal.
 func Walk(ctx context.Context, answers map[string]bool, in io.Reader, out io.Writer, echo bool) (*Choice, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -35,7 +36,7 @@ func Walk(ctx context.Context, answers map[string]bool, in io.Reader, out io.Wri
 		q, more := at.(*Question)
 		if !more {
 			if asked {
-				fmt.Fprintln(out) // parts the answer from the questions on a terminal
+				fmt.Fprintln(out) // separates the choice from the questions on a terminal
 			}
 			return at.(*Choice), nil
 		}
@@ -54,14 +55,14 @@ func Walk(ctx context.Context, answers map[string]bool, in io.Reader, out io.Wri
 	}
 }
 
-// dialog is with whoever answers.
+// dialog is a conversation with the person who answers.
 type dialog struct {
 	lines <-chan string
 	out   io.Writer
 	echo  bool
 }
 
-// ask asks until it is answered.
+// ask asks until it gets an answer.
 func (d dialog) ask(ctx context.Context, q *Question) (bool, error) {
 	fmt.Fprintf(d.out, "%s\n  (%s)\n", q.Text, q.Why)
 	for {
@@ -85,8 +86,8 @@ func (d dialog) ask(ctx context.Context, q *Question) (bool, error) {
 	}
 }
 
-// readLines sends the lines of r, one as it is wanted, so that whoever waits for one may also wait
-// for something else. Its goroutine ends with r, or when a line was read and ctx is over.
+// readLines sends the lines of r, one at a time, so that the receiver can wait for something else
+// besides. Its goroutine ends with r, or when a line was read and ctx is over.
 func readLines(ctx context.Context, r io.Reader) <-chan string {
 	lines := make(chan string)
 	go func() {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Question is one that the tree asks.
+// Question is a question of the tree.
 type Question struct {
-	Flag string // by which a command line answers it
+	Flag string // the flag that answers it on a command line
 	Text string
-	Why  string // what hangs on it
+	Why  string // what depends on it
 
 	yes, no node
 }
@@ -26,7 +26,7 @@ func (*Choice) isNode()   {}
 type Choice struct {
 	Algorithm string // as `shaper trace` calls it
 	Because   string
-	Worst     string   // the most that passes in any window, at worst
+	Worst     string   // the most that can pass in any window
 	Config    []string // lines of a downstream in a config file
 	Run       string   // flags of `shaper run` that do the same
 	Trace     string   // a command that shows it decide
@@ -34,11 +34,11 @@ type Choice struct {
 
 var (
 	strict = &Question{Flag: "strict-output", Text: "Strict output: must work leave evenly spaced, and wait for its turn rather than be refused?",
-		Why: "a queue makes wait; all others admit or refuse", yes: queue, no: daily}
+		Why: "a queue makes calls wait; all others admit or refuse", yes: queue, no: daily}
 	daily = &Question{Flag: "daily-quota", Text: "A quota: so much for each day or hour of the clock, and then a new count?",
 		Why: "people understand it, and it is the cheapest", yes: fixed, no: bursts}
 	bursts = &Question{Flag: "bursts", Text: "Bursts: may a client do much at once, if it keeps to the rate in the long run?",
-		Why: "without, calls are about an interval apart", yes: unused, no: meter}
+		Why: "without bursts, calls are about an interval apart", yes: unused, no: meter}
 	unused = &Question{Flag: "keep-unused", Text: "Unused quota: may a client that was quiet save up for a burst?",
 		Why: "a bucket saves up to its size; a window forgets", yes: token, no: perfect}
 	perfect = &Question{Flag: "perfect-accuracy", Text: "Perfect accuracy: never one call too many in any window, whatever it costs in memory?",

@@ -10,17 +10,17 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Action makes a command's action choose the exit code for its error, see Classify.
+// Action makes a command's action choose the exit code for its error: see Classify.
 func Action(f func(*cli.Context) error) cli.ActionFunc {
 	return func(c *cli.Context) error { return Classify(f(c)) }
 }
 
 // Classify gives an error of the packages below its exit code: 65 for input that cannot be used and
 // names that were never seen, 69 for a store that cannot be reached. An error that has chosen its
-// code keeps it, and all others are 1.
+// code keeps it, and all others get 1.
 //
-// A flag that is not of its kind (no duration, no rate) is found before, and is 64; one that is,
-// but out of its range or not a name, is 65 as it would be in a batch file.
+// A flag's value that is not of its kind (no duration, no rate) is found earlier, and gets 64; one
+// that is, but is out of range or not a name, gets 65, as it would in a batch file.
 func Classify(err error) error {
 	var chosen *cliutil.Exit
 	var unseen *shaper.UnseenError

@@ -1,4 +1,4 @@
-// Package cmdline is what the programs share beside package cliutil: the flags that name the store
+// Package cmdline is what the programs share besides package cliutil: the flags that name the store
 // and the downstream, values of the product's own kinds, signals, log lines, and the exit code for
 // each error.
 package cmdline
@@ -20,7 +20,7 @@ import (
 func StoreFlags() []cli.Flag {
 	return cliutil.FromEnv(
 		&cli.StringFlag{Name: "redis", Usage: "`URL` of the Redis that keeps the jobs: redis://, rediss://, unix://, redis-sentinel:// or redis-cluster:// (default: the embedded store)"},
-		&cli.StringFlag{Name: "data-dir", Usage: "`DIR` of the embedded store", Value: embedded.DefaultDir(), DefaultText: "~/.local/share/jobshaper"},
+		&cli.StringFlag{Name: "data-dir", Usage: "`DIR` where the embedded store keeps its data", Value: embedded.DefaultDir(), DefaultText: "~/.local/share/jobshaper"},
 	)
 }
 
@@ -46,14 +46,14 @@ func Open(c *cli.Context, name string) (*store.Store, error) {
 	return open(c, store.Config{Name: name})
 }
 
-// OpenLazily is Open for a command that has its own answer to a Redis that is away: whether it
-// answers is not asked.
+// OpenLazily is Open for a command that has its own answer to a Redis that is away: it does not ask
+// whether the store answers.
 func OpenLazily(c *cli.Context, name string) (*store.Store, error) {
 	return open(c, store.Config{Name: name, Lazy: true})
 }
 
 func open(c *cli.Context, o store.Config) (*store.Store, error) {
-	// What the client would log about a store that is away, the error says.
+	// The error says what the client would log about a store that is away.
 	log := slog.New(NewConciseHandler(c.App.ErrWriter, slog.LevelError))
 	redisurl.SetLogger(log)
 	o.URL, o.DataDir, o.PoolSize, o.Log = c.String("redis"), c.String("data-dir"), 8, log

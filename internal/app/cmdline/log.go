@@ -22,8 +22,9 @@ func NewLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, erro
 	return nil, cliutil.Usagef("--log-format %q: want text or json", format)
 }
 
-// conciseHandler prints "15:04:05.000 WARN  message key=value". The attributes are slog.TextHandler's work: it
-// writes them, and nothing else, to a buffer that all handlers of a tree share.
+// conciseHandler prints "15:04:05.000 WARN  message key=value". The attributes are
+// slog.TextHandler's work: it writes them, and nothing else, to a buffer that all handlers of a
+// tree share.
 type conciseHandler struct {
 	attrs slog.Handler
 	out   *conciseOutput
@@ -64,7 +65,7 @@ func (h *conciseHandler) Handle(ctx context.Context, r slog.Record) error {
 	line = r.Time.AppendFormat(line, "15:04:05.000 ")
 	line = append(line, (r.Level.String() + "      ")[:6]...)
 	line = append(line, strings.Join(strings.FieldsFunc(cliutil.Printable(r.Message), isLineEnd), " ")...)
-	if attrs := h.out.text.Bytes(); len(attrs) > 1 { // more than the end of the line
+	if attrs := h.out.text.Bytes(); len(attrs) > 1 { // more than a line end
 		line = append(append(line, "  "...), attrs...)
 	} else {
 		line = append(line, '\n')

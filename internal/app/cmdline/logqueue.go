@@ -12,14 +12,14 @@ import (
 
 const (
 	logQueueLines = 4096            // that may wait to be written
-	logQueueBytes = 1 << 20         // that they may have together
+	logQueueBytes = 1 << 20         // that those lines may have together
 	logFlush      = 2 * time.Second // how long Stop waits for a reader
 )
 
-// LogQueue is a daemon's log. Whoever logs never waits and never fails: lines are written in the
-// background, and those that cannot be, since their reader is slow, the disk is full or nobody is
-// there, are dropped and counted. The next line that can be written comes after one that tells how
-// many were lost.
+// LogQueue is a daemon's log. Logging never waits and never fails: lines are written in the
+// background, and those that cannot be, because their reader is slow, the disk is full or nobody
+// reads, are dropped and counted. Before the next line that can be written, a line says how many
+// were lost.
 //
 // NewLogQueue starts the goroutine that writes; Stop ends it.
 type LogQueue struct {
@@ -27,8 +27,8 @@ type LogQueue struct {
 	lines    chan []byte
 	bytes    atomic.Int64  // of lines
 	dropped  atomic.Uint64 // lines, ever
-	lost     uint64        // what dropped was when that was told last; of the goroutine
-	broken   bool          // the last that was written is a part of a line; of the goroutine
+	lost     uint64        // what dropped was when it was last reported; of the goroutine
+	broken   bool          // the last write ended within a line; of the goroutine
 	notice   *slog.Logger  // writes to text
 	text     bytes.Buffer  // of the goroutine
 	stop     chan struct{}
@@ -36,8 +36,8 @@ type LogQueue struct {
 	done     chan struct{}
 }
 
-// NewLogQueue returns a logger for --log-format, "text" for people or "json", that writes to w by a
-// LogQueue.
+// NewLogQueue returns a logger for --log-format, "text" for people or "json", that writes to w
+// through a LogQueue.
 func NewLogQueue(w io.Writer, format string, level slog.Level) (*LogQueue, *slog.Logger, error) {
 	q := &LogQueue{w: w, lines: make(chan []byte, logQueueLines), stop: make(chan struct{}), done: make(chan struct{})}
 	var err error
@@ -103,7 +103,7 @@ func (q *LogQueue) run() {
 	}
 }
 
-// write writes a line, and before it how many were lost.
+// write writes a line, after a line that says how many were lost, if any were.
 func (q *LogQueue) write(line []byte) {
 	size := int64(len(line))
 	defer q.bytes.Add(-size)

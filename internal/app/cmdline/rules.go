@@ -12,7 +12,7 @@ func RulesFlag(name, usage string) cli.Flag {
 	return &cli.StringSliceFlag{Name: name, Usage: usage + ": `RULE`, such as 'token_bucket 10/s burst 100' or 'fixed_window 1000/d name=daily per=downstream'; may be repeated"}
 }
 
-// Rules returns the rules that a RulesFlag was given. What it cannot read is an error of usage.
+// Rules returns the rules that a RulesFlag was given. A rule that it cannot read is a usage error.
 func Rules(c *cli.Context, name string) ([]policing.Rule, error) {
 	var rules []policing.Rule
 	for _, text := range c.StringSlice(name) {
@@ -25,7 +25,7 @@ func Rules(c *cli.Context, name string) ([]policing.Rule, error) {
 	return rules, nil
 }
 
-// RuleTexts writes rules as RulesFlag takes them, each with the name that refusals call it by.
+// RuleTexts writes rules as RulesFlag takes them, each with the name that refusals give it.
 func RuleTexts(rules []policing.Rule) []string {
 	if all, err := policing.Named(rules); err == nil {
 		rules = all

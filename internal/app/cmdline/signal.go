@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Program is a whole program but for the process around it.
+// Program is a whole program without the process around it.
 type Program func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int
 
 // Main runs a program as this process and does not return. The first SIGINT or SIGTERM ends its
@@ -22,8 +22,8 @@ func Main(program Program) {
 
 // Outlive lets a daemon outlive its terminal and the reader of its log, until stop is called:
 // SIGHUP is logged, and a write to a closed stdout or stderr fails instead of ending the process.
-// Neither is ignored, since the programs that it runs would inherit that: `foo | head` would not
-// end.
+// Neither signal is ignored, since the programs that the daemon runs would inherit that: `foo |
+// head` would not end.
 func Outlive(log *slog.Logger) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGPIPE)
@@ -32,7 +32,7 @@ func Outlive(log *slog.Logger) (stop func()) {
 		defer close(done)
 		for s := range signals {
 			if s == syscall.SIGHUP {
-				log.Info("SIGHUP: the daemon goes on with the configuration that it was started with")
+				log.Info("SIGHUP: the daemon continues with the configuration it was started with")
 			}
 		}
 	}()
@@ -44,7 +44,7 @@ func Outlive(log *slog.Logger) (stop func()) {
 }
 
 // WhileHeard returns a context that ends when the terminal is closed or nobody reads stdout or
-// stderr any more, for a program that is of no use then but has something to clean up.
+// stderr any more, for a program that is of no use then, but has something to clean up.
 func WhileHeard(ctx context.Context) (_ context.Context, stop func()) {
 	return signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGPIPE)
 }

@@ -16,7 +16,7 @@ func Terminal(w io.Writer) (columns int, ok bool) {
 	return columns, ok
 }
 
-// Screen reports whether w is a terminal, and its size; 80 × 24 where it does not tell.
+// Screen reports whether w is a terminal, and its size; 80 × 24 where it does not say.
 func Screen(w io.Writer) (columns, rows int, ok bool) {
 	if o, ok := w.(*cliutil.Output); ok {
 		w = o.Unwrap()

@@ -14,7 +14,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// value makes a flag of any kind from how it is read and written. It implements cli.Generic.
+// value makes a flag of any kind out of how its value is read and written. It implements
+// cli.Generic.
 type value[T any] struct {
 	v     *T
 	parse func(string) (T, error)
@@ -38,7 +39,7 @@ func (v *value[T]) String() string {
 	return v.text(*v.v)
 }
 
-// Duration is a flag for a duration, with days besides what Go writes: 500ms, 1h30m, 2d.
+// Duration is a flag for a duration, as Go writes it or in days: 500ms, 1h30m, 2d.
 func Duration(name, usage string, p *time.Duration) cli.Flag {
 	return &cli.GenericFlag{Name: name, Usage: usage, Value: &value[time.Duration]{p, buckets.ParseDuration, durationText,
 		setting.WantDuration}}
@@ -49,12 +50,12 @@ func PositiveDuration(name, usage string, p *time.Duration) cli.Flag {
 	return flagOf(setting.Duration(name, "", usage, itself[time.Duration], 1, 1, math.MaxInt64, 0), p)
 }
 
-// WaitReplicas are flags for shaper.ClientConfig: how sure the store must be of a job. They take
-// environment variables, as what names the store does.
+// WaitReplicas are flags for shaper.ClientConfig: how sure the store must be of a job. Like the
+// flags that name the store, they take environment variables.
 func WaitReplicas(o *shaper.ClientConfig) []cli.Flag {
 	return cliutil.FromEnv(
-		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: none need)", &o.Replicas),
-		PositiveDuration("wait-replicas-timeout", "how long they may take: `DURATION` (default: 1s)", &o.ReplicaTimeout),
+		Whole("wait-replicas", "accept a job only once `N` replicas of the Redis have it too (default: 0)", &o.Replicas),
+		PositiveDuration("wait-replicas-timeout", "how long the replicas may take: `DURATION` (default: 1s)", &o.ReplicaTimeout),
 	)
 }
 
@@ -63,7 +64,7 @@ func MaxWait(usage string, p *time.Duration) cli.Flag {
 	return flagOf(setting.DurationOrForever("max-wait", "", usage, itself[time.Duration], 1, 1, math.MaxInt64, 0), p)
 }
 
-// itself is where the only field of a table of one is.
+// itself finds the field in a table that has only one.
 func itself[T any](p *T) *T { return p }
 
 func flagOf[T any](r setting.Row[T], p *T) cli.Flag {
@@ -83,8 +84,8 @@ func Rate(name, usage string, p *buckets.Rate) cli.Flag {
 	return flagOf(setting.Rate(name, "", usage, itself[buckets.Rate], buckets.Rate{}), p)
 }
 
-// Settings are flags for the fields of a policy. A value beyond its range is left to whoever checks
-// the policy.
+// Settings are flags for the fields of a policy. A value out of range is left to whatever
+// checks the policy.
 func Settings(fields []setting.Value) []cli.Flag {
 	flags := make([]cli.Flag, len(fields))
 	for i, v := range fields {

@@ -17,7 +17,7 @@ import (
 	"github.com/jobshaper/jobshaper/workers/target"
 )
 
-// sender carries jobs to a downstream. send may return before they are there; stop waits for them.
+// sender carries jobs to a downstream. send may return before they arrive; stop waits for them.
 type sender interface {
 	start(url string) error
 	send(jobs int) error
@@ -41,7 +41,7 @@ func act(ctx context.Context, screen *screen, title string, s sender) (view, err
 	}
 	defer s.stop()
 	screen.begin(title)
-	r.begun = time.Now() // nobody has written to it yet
+	r.begun = time.Now() // nobody has written to the record yet
 	produced := make(chan error, 1)
 	go func() { produced <- produce(ctx, r, s) }()
 	ticker := time.NewTicker(step)
@@ -103,7 +103,7 @@ func (d *directSender) send(jobs int) error {
 		d.busy.Go(func() {
 			req, err := http.NewRequestWithContext(d.ctx, http.MethodPost, d.url, bytes.NewReader([]byte("{}")))
 			if err != nil {
-				return // the URL is ours
+				return // it cannot fail: the URL is ours
 			}
 			if resp, err := http.DefaultClient.Do(req); err == nil {
 				_ = resp.Body.Close()
@@ -118,7 +118,7 @@ func (d *directSender) stop() {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// shapedSender is a whole daemon in small: queue, scheduler, workers and an HTTP target.
+// shapedSender is a whole daemon in miniature: queue, scheduler, workers and an HTTP target.
 type shapedSender struct {
 	ctx   context.Context
 	rdb   redis.UniversalClient
@@ -133,7 +133,7 @@ func (s *shapedSender) start(url string) error {
 	if err != nil {
 		return err
 	}
-	// One attempt: what the downstream does not take shows, and is not tried again.
+	// One attempt: what the downstream does not take is not tried again, so that it shows.
 	policy := shaper.Policy{Rate: buckets.PerSecond(rate), Depth: 1000, MaxAttempts: 1}
 	s.queue, err = jobshaper.Open(s.rdb, name, jobshaper.Config{
 		Policy:  shaper.DownstreamPolicy{Defaults: policy, DepartureLog: 1000},

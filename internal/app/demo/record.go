@@ -44,7 +44,7 @@ func (r *record) outage() {
 // view is a record at an instant, in columns of one step each.
 type view struct {
 	arrived, served, failed []int // in each column
-	waiting                 []int // at the end of each column: arrived, but not at the downstream yet
+	waiting                 []int // at the end of each column: offered, but not at the downstream yet
 	total, ok, lost         int
 	outages                 int
 	gaps                    []time.Duration // between requests, sorted
@@ -85,5 +85,5 @@ func perColumn(times []time.Duration, columns int) []int {
 	return out
 }
 
-// over reports whether every job has come to the downstream.
+// over reports whether every job has reached the downstream.
 func (v view) over() bool { return v.total == offered() && v.ok+v.lost >= v.total }

@@ -35,7 +35,7 @@ func (s *screen) begin(title string) {
 	s.lines = 0
 }
 
-// frame draws the chart as it stands, over the last one.
+// frame draws the current chart over the last one.
 func (s *screen) frame(v view) {
 	if !s.live {
 		return
@@ -48,7 +48,7 @@ func (s *screen) frame(v view) {
 	s.say("%s", strings.ReplaceAll(text, "\n", "\x1b[K\n"))
 }
 
-// end prints the last chart where there were no frames, and how the act went.
+// end prints the last chart where there were no frames.
 func (s *screen) end(v view) {
 	if !s.live {
 		s.say("%s", s.chart(v))
@@ -77,7 +77,7 @@ func (s *screen) chart(v view) string {
 	return b.String()
 }
 
-// sparkline draws values as bars of 8 heights; whatever is not 0 is seen.
+// sparkline draws values as bars of 8 heights; whatever is not 0 shows.
 func sparkline(values []int, top int) string {
 	const bars = " ▁▂▃▄▅▆▇█"
 	heights := []rune(bars)
@@ -102,7 +102,7 @@ func gapText(sorted []time.Duration) string {
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond)) }
 
-// summary compares both acts, and tells what the departure log says of the second.
+// summary compares both acts, and says what the departure log tells about the second.
 func (s *screen) summary(plain, even view, checked string) {
 	s.say("\n%s\n", s.bold("In short"))
 	s.say("  %-28s %12s %12s\n", "", "without", "with shaper")
@@ -115,7 +115,7 @@ func (s *screen) summary(plain, even view, checked string) {
 	row("last job sent after", seconds(plain.took), seconds(even.took))
 	s.say("\n  %s\n", checked)
 	s.say(`
-Now with something of yours:
+Now with something of your own:
   shaper run --rate 10/s --exec 'echo {payload.text}'
   enqueue hello '{"text":"world"}'
 `)

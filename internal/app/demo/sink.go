@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// sink is a downstream that breaks: a real HTTP server that takes so many requests in any second,
-// and after one more is down for a while.
+// sink is a downstream that breaks: a real HTTP server that takes a number of requests in any
+// second, and after one more is down for a while.
 type sink struct {
 	server *http.Server
 	url    string
@@ -33,7 +33,7 @@ func newSink(r *record) (*sink, error) {
 
 func (s *sink) close() { _ = s.server.Close() }
 
-// ServeHTTP takes a request, if it can.
+// ServeHTTP takes a request if it can.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	ok := s.take(now)

@@ -14,7 +14,7 @@ import (
 )
 
 // Publisher publishes what the Hitters of this process say. Start it once; Stop may be called at
-// any time, also twice.
+// any time, and twice.
 type Publisher struct {
 	client  redis.UniversalClient
 	process string
@@ -38,10 +38,10 @@ func NewPublisher(client redis.UniversalClient, downstreams []string, log *slog.
 	return p, nil
 }
 
-// Hitters returns what counts for a downstream; nil where it is none of those that were named.
+// Hitters returns the Hitters of a downstream; nil if NewPublisher was not given its name.
 func (p *Publisher) Hitters(downstream string) *policing.Hitters { return p.hitters[downstream] }
 
-// Start publishes every Interval until ctx ends, or Stop.
+// Start publishes every Interval until ctx ends or Stop is called.
 func (p *Publisher) Start(ctx context.Context) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.loop.Go(func() {
@@ -58,7 +58,8 @@ func (p *Publisher) Start(ctx context.Context) {
 	})
 }
 
-// Stop ends it and takes its snapshots back, as far as Redis lets it: what stays expires by itself.
+// Stop ends the publishing and removes the snapshots, as far as Redis lets it: what remains expires
+// by itself.
 func (p *Publisher) Stop() {
 	p.cancel()
 	p.loop.Wait()
@@ -73,8 +74,8 @@ func (p *Publisher) Stop() {
 	}
 }
 
-// publish writes a snapshot for each downstream for which anything counts. That it fails is told to
-// the log only: the next one will do.
+// publish writes a snapshot for each downstream that has counts. A failure goes to the log only:
+// the next snapshot will do.
 func (p *Publisher) publish(ctx context.Context) {
 	for name, h := range p.hitters {
 		s := snapshot(h)

@@ -13,8 +13,8 @@ func (t *Top) add(o Top) {
 	t.Refusals.add(o.Refusals)
 }
 
-// add adds counts tenant by tenant. One that is on one list only is counted as none on the other,
-// where it is below the least that is listed.
+// add adds counts tenant by tenant. A tenant that is on only one list counts as 0 on the other,
+// where its count is below the smallest that is listed.
 func (l *List) add(o List) {
 	l.All += o.All
 	counts := map[string]int64{}
@@ -30,7 +30,7 @@ func (l *List) add(o List) {
 	})
 }
 
-// Cut leaves the n first of each list.
+// Cut keeps the first n of each list.
 func (t *Top) Cut(n int) {
 	for _, l := range []*List{&t.Offers, &t.Refusals} {
 		l.Tenants = l.Tenants[:min(n, len(l.Tenants))]

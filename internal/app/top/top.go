@@ -1,10 +1,10 @@
-// Package top tells which tenants of a downstream offer, and are refused, the most, as the API
-// processes see it.
+// Package top tells which tenants of a downstream offer the most, and which are refused the most,
+// as the API processes see it.
 //
 // A refusal leaves no trace in the queue, so each API process counts what comes to it, in
-// policing.Hitters, and publishes a snapshot in Redis every Interval; whoever wants to know reads
-// those of all processes and adds them up. What producers offer past the API, with `enqueue` or the
-// Go client, nobody counts here.
+// policing.Hitters, and publishes a snapshot in Redis every Interval; a reader takes those of all
+// processes and adds them up. What producers offer without the API, with `enqueue` or the Go
+// client, is not counted here.
 //
 // Keys, of a downstream D: shaper:top:{D}, the set of processes, and shaper:top:{D}:P, the snapshot
 // of process P as JSON. They expire soon after the process is gone. A process to which nobody
@@ -44,20 +44,20 @@ type Tenant struct {
 
 // List is the tenants with the largest counts, those first.
 type List struct {
-	All     int64    `json:"all"` // of every tenant, also those that are not listed
+	All     int64    `json:"all"` // of every tenant, listed or not
 	Tenants []Tenant `json:"tenants"`
 }
 
-// Top is what stands. Counts fade: each minute they are halved, so with an even flow they stand for
-// the last one to two.
+// Top is the current counts. Counts fade: they are halved every minute, so with an even flow they
+// cover the last one to two minutes.
 type Top struct {
 	Processes int   `json:"processes"` // whose snapshots are in it
 	Offers    List  `json:"offers"`
 	Refusals  List  `json:"refusals"`
-	MaxError  int64 `json:"max_error"` // by which a count is seldom more too high; never too low
+	MaxError  int64 `json:"max_error"` // a count is seldom too high by more than this, and never too low
 }
 
-// snapshot is what hitters of one process say.
+// snapshot is what the Hitters of one process say.
 func snapshot(h *policing.Hitters) Top {
 	t := h.Top()
 	return Top{
@@ -75,10 +75,10 @@ func tenants(hitters []policing.Hitter) []Tenant {
 }
 
 // readSnapshot reads what a process published. What Redis holds is not trusted to be well formed:
-// names that are none and counts that cannot be are left out, and a text that is no snapshot is an
-// error, for which nobody else's numbers are withheld.
+// invalid names and impossible counts are left out, and a text that is no snapshot is an error,
+// which does not keep the numbers of other processes back.
 func readSnapshot(text string) (Top, error) {
-	const most = 1 << 40 // what nobody can offer within minutes
+	const most = 1 << 40 // more than anybody can offer within minutes
 	var t Top
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return Top{}, err
@@ -86,7 +86,7 @@ func readSnapshot(text string) (Top, error) {
 	wrong := func(n int64) bool { return n < 0 || n > most }
 	t.Processes = 1
 	if wrong(t.MaxError) || wrong(t.Offers.All) || wrong(t.Refusals.All) {
-		return Top{}, errors.New("counts that cannot be")
+		return Top{}, errors.New("impossible counts")
 	}
 	for _, l := range []*List{&t.Offers, &t.Refusals} {
 		l.Tenants = slices.DeleteFunc(l.Tenants, func(t Tenant) bool { return wrong(t.Count) || shaper.ValidName("tenant", t.Name) != nil })
@@ -117,7 +117,7 @@ func Read(ctx context.Context, client redis.UniversalClient, downstream string) 
 	}
 	for i, text := range texts {
 		s, ok := text.(string)
-		if !ok { // of a process that is gone; one that is not comes back with its next snapshot
+		if !ok { // the process is gone; if it is not, its next snapshot brings it back
 			client.SRem(ctx, indexKey(downstream), processes[i])
 			continue
 		}

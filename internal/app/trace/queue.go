@@ -25,10 +25,10 @@ func Queue(q buckets.LeakyQueue, calls []Call) []QueueRow {
 	return rows
 }
 
-// QueueInRedis is Queue with state and arithmetic in Redis, under one key that is removed in the
+// QueueInRedis is Queue with state and arithmetic in Redis, under one key that is removed at the
 // end. The queue must be valid.
 func QueueInRedis(ctx context.Context, client redis.UniversalClient, key string, q buckets.LeakyQueue, calls []Call) ([]QueueRow, error) {
-	defer client.Del(context.WithoutCancel(ctx), key) // where that fails, its TTL does it
+	defer client.Del(context.WithoutCancel(ctx), key) // if that fails, its TTL removes it
 	rows := make([]QueueRow, len(calls))
 	for i, c := range calls {
 		d, err := q.OfferIn(ctx, client, key, c.At)

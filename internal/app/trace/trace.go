@@ -1,5 +1,5 @@
-// Package trace plays calls at given instants against an algorithm of package buckets and tells
-// each answer: the decision table of a textbook, made by the code that decides in earnest.
+// Package trace plays calls at given instants against an algorithm of package buckets and records
+// each answer: the decision table of a textbook, made by the code that really decides.
 //
 // The clock is the caller's, so a trace takes no time and always comes out the same; memory and
 // Redis answer alike.
@@ -25,7 +25,7 @@ type Call struct {
 var callRE = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]+))?(?::(-?[0-9]+))?$`)
 
 // ParseCall reads AT or AT:COST: seconds in decimals, exact to the µs, and a cost of 0 or more, 1
-// where none is given. Its error says what would be right.
+// if none is given. Its error says what would be right.
 func ParseCall(text string) (Call, error) {
 	m := callRE.FindStringSubmatch(text)
 	if m == nil {
@@ -33,7 +33,7 @@ func ParseCall(text string) (Call, error) {
 	}
 	decimals := strings.TrimRight(m[2], "0")
 	if len(decimals) > 6 {
-		return Call{}, errors.New("want at most 6 decimals, for µs are the smallest step")
+		return Call{}, errors.New("want at most 6 decimals, since µs are the smallest step")
 	}
 	at, err := strconv.ParseInt(m[1]+decimals+"000000"[len(decimals):], 10, 64)
 	if err != nil || at > buckets.MaxInstant {
@@ -54,8 +54,7 @@ func Seconds(us int64) string {
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
-// Clock is what a limiter under trace is given for a clock. It shows the instant of the call that
-// is being made.
+// Clock is the clock that a traced limiter is given. It shows the instant of the current call.
 type Clock struct{ now int64 }
 
 // Micros returns the instant.
@@ -67,8 +66,8 @@ type Row struct {
 	buckets.Decision
 }
 
-// Limiter makes the calls in turn, all for one key, of which nothing is left in the end. The
-// limiter must go by the clock.
+// Limiter makes the calls in turn, all for one key, and leaves nothing of it behind. The limiter
+// must use the clock.
 func Limiter(ctx context.Context, l buckets.Limiter, clock *Clock, calls []Call) (rows []Row, err error) {
 	const key = "trace"
 	defer func() { err = errors.Join(err, l.Reset(context.WithoutCancel(ctx), key)) }()

@@ -11,13 +11,15 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// book is a departure log, in events of package history. There are several histories, since not all
-// is known of each start:
+// book is a departure log, in events of package history. There are several histories, since not
+// everything is known about each start:
 //
-//	granted  every slot, as a start at its slot; slots that were missed too
-//	starts   the starts of which a worker told when they began, at that instant
-//	jobs     starts and ends as they follow each other in the log, but for starts that never began: the next has their number
-//	shared   granted, and together starts, of all tenants as one, where the downstream has a rate
+//	granted   every slot, as a start at its slot, missed slots included
+//	starts    the starts that a worker reported, at the instant when they began
+//	jobs      starts and ends in the order of the log, without starts that never began: the number
+//	          of such a start goes to the next one
+//	shared    granted, with all tenants as one, where the downstream has a rate
+//	together  starts, likewise
 type book struct {
 	o                                       Options
 	granted, starts, jobs, shared, together history.History
@@ -30,10 +32,10 @@ type book struct {
 	first time.Time     // of the oldest entry
 	whole bool          // nothing is missing before it
 	now   time.Time     // of the last grant, on a clock that never goes back
-	shift time.Duration // what that clock is ahead of Redis'
+	shift time.Duration // how far that clock is ahead of Redis'
 
-	missed, unstarted, lost, rates, pauses, restarts int // what happened, see seen
-	gaps, untold, steps, noise                       int // what is not known, see unjudged
+	missed, unstarted, lost, rates, pauses, restarts int // what happened: see seen
+	gaps, untold, steps, noise                       int // what is not known: see unjudged
 }
 
 // start names a start within a log.
@@ -54,16 +56,16 @@ type state struct {
 // use tells a job from a later one under the same id.
 type use struct {
 	n    int
-	last time.Time // when something of it was last seen
+	last time.Time // when it was last heard of
 	dead bool
 	back bool // its last start never began
 }
 
-// forgottenAfter is how long an id is known after its job's end at least: the shortest retention
+// forgottenAfter is how long at least an id is known after its job's end: the shortest retention
 // there is. A dead job may be removed at any time.
 const forgottenAfter = time.Minute
 
-// rule is what of a grant makes its rule.
+// rule is the part of a grant that decides its history.Rule.
 type rule struct {
 	rate buckets.Rate
 	tau  time.Duration
@@ -74,10 +76,10 @@ func newBook(o Options) *book {
 		rate: map[string]buckets.Rate{}}
 }
 
-// neverBegan takes the place of a start in jobs that was none.
+// neverBegan marks a start in jobs that never began.
 const neverBegan history.Kind = ""
 
-// close puts the histories of instants in the order of their instants.
+// close sorts the histories that have instants by those, and removes from jobs what never began.
 func (b *book) close() {
 	for _, h := range []history.History{b.granted, b.starts, b.shared, b.together} {
 		slices.SortStableFunc(h, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
@@ -115,9 +117,9 @@ func (b *book) enter(e shaper.LogEntry) {
 	}
 }
 
-// tick moves the clock. The log's order is the order in which things happened; where instants
-// contradict it, Redis' clock stepped back, and all later ones are moved on by as much as that is
-// known to be.
+// tick moves the clock. The log's order is the order in which things happened; where an instant
+// contradicts it, Redis' clock stepped back, and all later instants are moved forward by as much as
+// the step is known to be.
 func (b *book) tick(at time.Time) {
 	at = at.Add(b.shift)
 	if back := b.now.Sub(at); back > 0 && !b.now.IsZero() {
@@ -128,7 +130,7 @@ func (b *book) tick(at time.Time) {
 	b.now = at
 }
 
-// name is a job's id, with a number if an earlier job had the same.
+// name is a job's id, with a number if an earlier job had the same id.
 func (b *book) name(tenant, id string) string {
 	if u := b.uses[[2]string{tenant, id}]; u != nil && u.n > 1 {
 		return fmt.Sprintf("%s#%d", id, u.n)
@@ -215,14 +217,14 @@ func (b *book) end(e shaper.LogEntry, became string) {
 	}
 }
 
-// begun is a start so long after its slot.
+// begun is the start that began this late after its slot.
 func begun(e history.Event, late time.Duration) history.Event {
 	e.At += late.Nanoseconds()
 	e.Wall += late.Microseconds()
 	return e
 }
 
-// outcome is what history calls that which became of a job.
+// outcome translates what became of a job into history's word for it.
 func outcome(became string) string {
 	if became == "retry" {
 		return history.Failed

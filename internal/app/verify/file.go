@@ -9,12 +9,12 @@ import (
 // FileOptions say how a history file is judged.
 type FileOptions struct {
 	Rule   history.Rule // of every tenant
-	Tenant string       // only that one; empty = all
-	Bound  int          // how many jobs of a tenant may be accepted and not started: its depth and all places; 0 = not judged
+	Tenant string       // only this one; empty = all
+	Bound  int          // how many jobs of a tenant may be accepted but not started: its depth plus all places; 0 = not judged
 }
 
-// File judges a history file, as package history writes them: what has no events in it cannot be
-// judged.
+// File judges a history file, as package history writes it. A promise that the file has no events
+// for cannot be judged.
 func File(path string, o FileOptions) (Findings, error) {
 	h, err := history.Read(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func File(path string, o FileOptions) (Findings, error) {
 	return v, nil
 }
 
-// tenant is the history of one tenant, with what cut processes off.
+// tenant is the history of one tenant, with the events that cut processes off.
 func tenant(h history.History, name string) (out history.History) {
 	for _, e := range h {
 		if e.Tenant == name || e.Kind == history.Cut {
@@ -60,7 +60,7 @@ func (v *Findings) fileStarts(h, starts history.History, o FileOptions) {
 		}
 	}
 	if len(timed) == 0 {
-		v.Unjudged = append(v.Unjudged, "slots, on time: no start in the file has its slot")
+		v.Unjudged = append(v.Unjudged, "slots, on time: no start in the file has a slot")
 	} else {
 		v.judge("slots", of, history.Slots(h, o.Rule))
 		v.judge("on time", of+latest(timed, o.Rule), history.OnTime(timed, o.Rule))
@@ -71,7 +71,7 @@ func (v *Findings) fileStarts(h, starts history.History, o FileOptions) {
 	v.judge("one finish an attempt", count(len(h.Of(history.End)), "end"), history.Ends(h))
 }
 
-// fileJobs judges what needs to know what producers were told.
+// fileJobs judges the promises about what producers were told.
 func (v *Findings) fileJobs(h history.History, o FileOptions) {
 	offers, accepts := h.Of(history.Offer), h.Of(history.Accept)
 	if len(offers) == 0 {
@@ -89,7 +89,7 @@ func (v *Findings) fileJobs(h history.History, o FileOptions) {
 	}
 	v.judge("lost", count(len(accepts), "accepted job"), history.Lost(h))
 	if o.Bound == 0 {
-		v.Unjudged = append(v.Unjudged, "bound: want --bound, a tenant's depth and all places")
+		v.Unjudged = append(v.Unjudged, "bound: want --bound, a tenant's depth plus all places")
 		return
 	}
 	var found [][]history.Violation

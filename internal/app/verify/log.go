@@ -9,10 +9,10 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Options say what part of a departure log is judged. The zero value: all of it.
+// Options say what part of a departure log is judged. The zero value means all of it.
 type Options struct {
-	Tenant string        // only that one
-	Since  time.Duration // only what was written so long ago
+	Tenant string        // only this one
+	Since  time.Duration // only what was written within this time
 }
 
 // NoLogError says that there is nothing to judge. Off: the downstream does not log.
@@ -26,7 +26,7 @@ func (e *NoLogError) Error() string {
 		return fmt.Sprintf("downstream %s has no departure log, so there is nothing to judge: want departure_log: 100000 in its"+
 			" configuration, or shaper run --departure-log 100000", e.Downstream)
 	}
-	return fmt.Sprintf("the departure log of downstream %s is on, and holds no start yet that could be judged", e.Downstream)
+	return fmt.Sprintf("the departure log of downstream %s is on, and holds no start yet that can be judged", e.Downstream)
 }
 
 // Log judges a downstream by its departure log. Its error is a *NoLogError if there is none.
@@ -40,7 +40,7 @@ func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options)
 		return Findings{}, err
 	}
 	if len(b.granted) == 0 && o.Tenant != "" {
-		if _, err := admin.Tenant(ctx, o.Tenant); err != nil { // it may be that it was never seen
+		if _, err := admin.Tenant(ctx, o.Tenant); err != nil { // perhaps it was never seen
 			return Findings{}, err
 		}
 	}
@@ -58,7 +58,7 @@ func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options)
 	return v, nil
 }
 
-// judge runs the checks over what the book holds.
+// judge runs the checks on the book.
 func (b *book) judge() Findings {
 	b.close()
 	v := Findings{Starts: len(b.granted) - b.missed - b.unstarted, wall: func(at int64) time.Time { return time.Unix(0, at) }}
@@ -80,7 +80,7 @@ func (b *book) judge() Findings {
 	return v
 }
 
-// seen tells what happened besides.
+// seen lists what else happened.
 func (b *book) seen() (out []string) {
 	for _, s := range []struct {
 		n    int
@@ -96,7 +96,7 @@ func (b *book) seen() (out []string) {
 		case "missed slot":
 			text += ", each replaced by a later one"
 		case "slot":
-			text += " that nothing began in: missed, or the tenant was paused, the job cancelled, the worker stopped"
+			text += " that nothing began in: missed, the tenant paused, the job cancelled or the worker stopped"
 		case "change":
 			text += " of a tenant's rate"
 		case "pause":
@@ -109,7 +109,7 @@ func (b *book) seen() (out []string) {
 	return out
 }
 
-// unjudged tells what the log does not say.
+// unjudged lists what the log does not say.
 func (b *book) unjudged() (out []string) {
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
@@ -117,10 +117,10 @@ func (b *book) unjudged() (out []string) {
 		}
 	}
 	if !b.whole {
-		add(1, "what was before %s: the log reaches back to there, it keeps only so many entries", b.first.Format(instant))
+		add(1, "what was before %s: the log reaches back no further, since it keeps only so many entries", b.first.Format(instant))
 	}
 	if b.o.Since > 0 {
-		add(1, "what was more than %v ago, as you wish", b.o.Since)
+		add(1, "what was more than %v ago, as you asked", b.o.Since)
 	}
 	add(b.gaps, "what happened while the log was off, %s", count(b.gaps, "time"))
 	running := 0
@@ -129,13 +129,13 @@ func (b *book) unjudged() (out []string) {
 			running++
 		}
 	}
-	add(running+b.untold, "when %s began whose end is not known, since they run or their worker vanished: only their slots were judged",
+	add(running+b.untold, "when %s began whose end is not known (still running, or the worker vanished): only the slots were judged",
 		count(running+b.untold, "start"))
-	add(b.steps, "gaps across the moment at which Redis' clock stepped back (%s): they are taken to be as short as they may have been",
+	add(b.steps, "gaps across the moment when Redis' clock stepped back (%s): each is taken to be as short as it can have been",
 		count(b.steps, "time"))
 	add(b.noise, "%s of the log that cannot be read", count(b.noise, "entry"))
 	if b.o.Tenant != "" && len(b.together) > 0 {
-		add(1, "the rate that all tenants have in common, since only one of them was looked at")
+		add(1, "the rate that all tenants share, since only one of them was looked at")
 	}
 	return append(out, "whether a job was lost, unexpected or out of order, and the bound: the log holds departures only")
 }

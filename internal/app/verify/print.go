@@ -10,7 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/history"
 )
 
-// shown is how many violations people are told of; JSON has all.
+// shown is how many violations Print shows; JSON has all.
 const shown = 10
 
 const instant = "2006-01-02 15:04:05.000000"
@@ -23,8 +23,8 @@ func (p Promise) String() string {
 	return p.Name + ": " + how + ", " + p.Figure
 }
 
-// Print tells the findings to people: a line a promise, what else happened, what was not judged,
-// and the first violations.
+// Print writes the findings for people: a line for each promise, what else happened, what was not
+// judged, and the first violations.
 func (v Findings) Print(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(v.Of + ": " + count(v.Starts, "start"))
@@ -53,7 +53,7 @@ func (v Findings) Print(w io.Writer) error {
 	return err
 }
 
-// whose tells whom a violation is about.
+// whose says what a violation is about.
 func whose(f history.Violation) string {
 	switch {
 	case f.Tenant == "":
@@ -82,8 +82,8 @@ func (v Findings) Line() string {
 	return text + fmt.Sprintf("; all %d promises held", len(v.Promises))
 }
 
-// PrintJSON tells the findings to programs: an object for each promise, for each violation, and for
-// what was not judged; the last one sums up.
+// PrintJSON writes the findings for programs: an object for each promise, for each violation, and
+// for what was not judged; the last object sums up.
 func (v Findings) PrintJSON(l *cliutil.JSONLines) error {
 	var lines []any
 	for _, p := range v.Promises {

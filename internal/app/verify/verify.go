@@ -1,6 +1,6 @@
-// Package verify judges what happened by what was promised: from a downstream's departure log, or
-// from a history file. It turns the log into events of package history, whose checks do the
-// judging, and tells in plain words what they found.
+// Package verify compares what happened with what was promised: it reads a downstream's departure
+// log, or a history file. It turns the log into events of package history, whose checks do the
+// judging, and says in plain words what they found.
 package verify
 
 import (
@@ -18,7 +18,7 @@ type Promise struct {
 	Broken []history.Violation
 }
 
-// Held reports whether nothing was found that breaks it.
+// Held reports whether nothing was found that breaks the promise.
 func (p Promise) Held() bool { return len(p.Broken) == 0 }
 
 // Findings are what came of a check.
@@ -26,7 +26,7 @@ type Findings struct {
 	Of       string    // what was judged, in words
 	From, To time.Time // of the first and the last start; zero if there is none
 	Promises []Promise
-	Seen     []string // what happened besides, and bears on spacing
+	Seen     []string // what else happened that bears on spacing
 	Unjudged []string // what could not be judged, and why
 	Starts   int
 
@@ -38,7 +38,7 @@ func (v Findings) Held() bool {
 	return !slices.ContainsFunc(v.Promises, func(p Promise) bool { return !p.Held() })
 }
 
-// Violations returns all that was found, in the order in which it happened.
+// Violations returns all violations, in the order in which they happened.
 func (v Findings) Violations() []history.Violation {
 	var out []history.Violation
 	for _, p := range v.Promises {
@@ -62,7 +62,7 @@ func (v *Findings) judge(name, figure string, found ...[]history.Violation) {
 
 const inWindows = ", in windows of an interval, a second and ten"
 
-// starts judges what holds for starts whose instants are known.
+// starts judges the promises about starts whose instants are known.
 func (v *Findings) starts(h history.History, r history.Rule) {
 	of := count(len(h), "start") + " of " + count(tenants(h), "tenant")
 	v.judge("spacing", of+closest(h, r), history.Spacing(h, r))

@@ -33,7 +33,7 @@ func grouped(n int) string {
 	return strings.Join(append([]string{s}, groups...), " ")
 }
 
-// short is a duration with as many digits as matter, in ms where those are what people compare.
+// short is a duration with as many digits as matter, in ms where people compare in ms.
 func short(d time.Duration) string {
 	if d.Abs() >= 10*time.Second {
 		return d.Round(time.Millisecond).String()
@@ -57,7 +57,7 @@ func ruleOf(e history.Event, r history.Rule) history.Rule {
 	return r
 }
 
-// closest tells the gap that was the smallest beside its interval.
+// closest names the gap that was the shortest compared with its interval.
 func closest(h history.History, r history.Rule) string {
 	last := map[string]history.Event{}
 	text, least := "", time.Duration(0)
@@ -76,7 +76,7 @@ func closest(h history.History, r history.Rule) string {
 	return text
 }
 
-// latest tells how long after its slot a start came at most.
+// latest says how long after its slot the latest start came.
 func latest(h history.History, r history.Rule) string {
 	var most history.Event
 	late := time.Duration(-1 << 62)
