@@ -1,5 +1,5 @@
-// Package api is the daemon's HTTP side: producers offer jobs and ask for them, and whoever runs
-// the daemon asks how it is.
+// Package api is the daemon's HTTP side: producers offer jobs and ask about them, and operators ask
+// how the daemon is doing.
 //
 //	POST /v1/downstreams/{d}/tenants/{t}/jobs        a job, see wire.ReadSpec → 202, or 409, 429, 503 for a refusal
 //	GET  /v1/downstreams/{d}/tenants/{t}/jobs/{id}   what is known of it → 200 or 404
@@ -9,7 +9,7 @@
 //
 // The answer to an offered job, accepted or refused, is a wire.Result. Everything else that goes
 // wrong is a problem of RFC 9457 with type, title, status, detail and, where one field is to blame,
-// field. 429 and 503 carry Retry-After, but where no wait would help. While the store of a
+// field. 429 and 503 carry Retry-After, unless no wait would help. While the store of a
 // downstream does not answer, requests that need it are answered with 503 at once. Where admission
 // rules were asked, 202 and 429 carry LimitHeaders.
 //
@@ -46,17 +46,17 @@ type Hitters interface {
 
 // Config is set once for a handler.
 type Config struct {
-	Clients  map[string]Client // by downstream; nil = no jobs are taken here, only health and metrics are told
-	Tokens   []string          // who sends one of them may use the API; none = everybody may
+	Clients  map[string]Client // by downstream; nil = this process takes no jobs, and serves only health and metrics
+	Tokens   []string          // whoever sends one of them may use the API; none = everybody may
 	Loopback bool              // the listener is on a loopback address: metrics need no token
 	Ready    func(context.Context) error
-	Registry *prometheus.Registry // what /metrics tells; the API's own metrics are added
+	Registry *prometheus.Registry // what /metrics shows; the API's own metrics are added
 
-	LimitHeaders LimitHeaders       // how producers are told of the admission rules
-	Hitters      map[string]Hitters // by downstream: who counts what tenants offer; nil = nobody
+	LimitHeaders LimitHeaders       // which headers tell producers about the admission rules
+	Hitters      map[string]Hitters // by downstream: counts what tenants offer; nil = nothing does
 
-	// Confirm is by downstream how long replicas may take to confirm an offered job, beyond what
-	// the store itself may.
+	// Confirm is, for each downstream, how long replicas may take to confirm an offered job, on top
+	// of the time that the store itself may take.
 	Confirm map[string]time.Duration
 
 	Log *slog.Logger
@@ -69,8 +69,8 @@ type Handler struct {
 	probes *probes
 }
 
-// Close ends the goroutines, and waits for them. It may be called twice; requests are answered
-// after it, too.
+// Close ends the goroutines, and waits for them. It may be called twice; requests are still
+// answered after it.
 func (h *Handler) Close() { h.probes.stop() }
 
 // New returns the handler.
@@ -111,9 +111,9 @@ func New(cfg Config) (*Handler, error) {
 	return h, nil
 }
 
-// ready asks whether the daemon can do its work, for no longer than a load balancer waits. Where
-// the stores of only some downstreams are away, it can: every other daemon is no better off, and a
-// balancer that believed otherwise would take the API from those that are well.
+// ready asks whether the daemon can do its work, for no longer than a load balancer waits. While
+// the stores of only some downstreams are away, it can: no other daemon is better off, and a
+// balancer that believed otherwise would take the API from the downstreams that are well.
 func (h *Handler) ready(w http.ResponseWriter, r *http.Request, ask func(context.Context) error) {
 	away := 0
 	for _, s := range h.stores {
@@ -176,8 +176,8 @@ func newRefusals(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
 	return c, reg.Register(c)
 }
 
-// newStoreMetrics tells which stores are away, and makes the count of requests that were spared the
-// wait for them.
+// newStoreMetrics registers which stores are away, and makes the count of requests that were spared
+// the wait for them.
 func (h *Handler) newStoreMetrics(reg prometheus.Registerer) (*prometheus.CounterVec, error) {
 	for name, s := range h.stores {
 		away := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "shaper_http_store_away", ConstLabels: prometheus.Labels{"downstream": name},

@@ -43,18 +43,18 @@ func (g guard) knows(header string) bool {
 	scheme, token, _ := strings.Cut(header, " ")
 	given := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	known := 0
-	for _, t := range g.tokens { // all of them, so that the time tells nothing
+	for _, t := range g.tokens { // all of them, so that the time reveals nothing
 		known |= subtle.ConstantTimeCompare(given[:], t[:])
 	}
 	return known == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
-// browsers refuses what a foreign web page makes a browser send, by the headers that browsers add.
-// Without tokens it also refuses host names that are not this machine's: a page may give its own
-// name our address ("DNS rebinding").
+// browsers refuses what a foreign web page makes a browser send, which the headers that browsers
+// add give away. Without tokens it also refuses host names that are not this machine's: a page's
+// own name may lead to our address ("DNS rebinding").
 func (g guard) browsers(next http.Handler) http.Handler {
 	deny := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		problem.Problem{Status: http.StatusForbidden, Detail: "requests of web pages are not served"}.Write(w)
+		problem.Problem{Status: http.StatusForbidden, Detail: "requests from web pages are not served"}.Write(w)
 	})
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(deny)

@@ -13,8 +13,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// maxBody is how many bytes a request may have: the largest payload with every byte written as
-// \u0000, and the rest.
+// maxBody is how many bytes a request may have: enough for the largest payload with every byte
+// written as \u0000, and for the other fields.
 const maxBody = 6*shaper.DefaultMaxPayload + 16<<10
 
 // jobsHandler takes jobs and tells about them.
@@ -49,7 +49,7 @@ func (e *unknownDownstream) Unwrap() error { return shaper.ErrNotFound }
 
 func (h jobsHandler) offer(w http.ResponseWriter, r *http.Request) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding: want none, a small body could become a large one"}.Write(w)
+		problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "Content-Encoding: want none, since a small body could become a large one"}.Write(w)
 		return
 	}
 	result, err := h.read(w, r)
@@ -71,7 +71,7 @@ func (h jobsHandler) offer(w http.ResponseWriter, r *http.Request) {
 	problem.WriteJSON(w, status, "application/json", wire.NewResult(result))
 }
 
-// count counts a job that was answered.
+// count counts an answered job for the tenant.
 func (h jobsHandler) count(r shaper.Result) {
 	hitters := h.hitters[r.Downstream]
 	if hitters == nil {
@@ -148,7 +148,7 @@ func statusOf(r shaper.Result) int {
 		return http.StatusServiceUnavailable
 	case r.Reason == shaper.RefusedLimited:
 		return http.StatusTooManyRequests
-	case r.RetryAfter < 0: // a tenant that is not served: there is no use in asking again
+	case r.RetryAfter < 0: // a tenant that is not served: asking again is of no use
 		return http.StatusNotFound
 	}
 	return http.StatusTooManyRequests

@@ -8,8 +8,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// LimitHeaders says by which header fields a producer is told where it stands with the admission
-// rules.
+// LimitHeaders says which header fields tell a producer how much the admission rules still allow.
 type LimitHeaders string
 
 const (
@@ -21,7 +20,7 @@ const (
 	IETFHeaders LimitHeaders = "ietf"
 	// BothHeaders are all of them.
 	BothHeaders LimitHeaders = "both"
-	// NoHeaders tells nothing but Retry-After.
+	// NoHeaders is nothing but Retry-After.
 	NoHeaders LimitHeaders = "none"
 )
 
@@ -34,7 +33,7 @@ func ParseLimitHeaders(s string) (LimitHeaders, error) {
 	return "", &shaper.FieldError{Field: "ratelimit-headers", Value: s, Want: "legacy, ietf, both or none"}
 }
 
-// write tells what a verdict says, where rules were asked at all.
+// write writes the header fields for a verdict, if rules were asked at all.
 func (l LimitHeaders) write(h http.Header, v *policing.Verdict) {
 	if v == nil || l == NoHeaders {
 		return

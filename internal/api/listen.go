@@ -40,7 +40,7 @@ func Loopback(ctx context.Context, address string, tokens []string) (bool, error
 	}
 	if len(tokens) == 0 {
 		return false, &shaper.FieldError{Field: "listen", Value: address,
-			Want: "a loopback address such as 127.0.0.1:8080, or tokens in SHAPER_API_TOKENS that clients must send: others than this machine can reach that address"}
+			Want: "a loopback address such as 127.0.0.1:8080, or tokens in SHAPER_API_TOKENS that clients must send: other machines can reach that address"}
 	}
 	return false, nil
 }
@@ -58,7 +58,7 @@ func isLoopback(ctx context.Context, host string) bool {
 	return err == nil && len(ips) > 0
 }
 
-// NewServer returns a server for the handler with limits for everything that a client could draw
+// NewServer returns a server for the handler, with a limit on everything that a client could drag
 // out.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
@@ -68,7 +68,7 @@ func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       60 * time.Second,
 		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong is their affair
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong is their business
 	}
 }
 

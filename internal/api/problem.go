@@ -10,7 +10,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// problemOf is the problem for an error of the packages below.
+// problemOf turns an error of the packages below into a problem.
 func problemOf(err error) problem.Problem {
 	var (
 		large *shaper.PayloadTooLargeError
@@ -44,7 +44,7 @@ func problemOf(err error) problem.Problem {
 		p.Detail = "the store does not answer; whether the job was accepted is unknown: offer it again under the same id"
 	case !errors.Is(err, shaper.ErrInvalid):
 		p.Status = http.StatusInternalServerError
-		p.Detail = "this should not happen; the daemon's log tells more"
+		p.Detail = "this should not happen; the daemon's log says more"
 	}
 	return p
 }

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// storeTimeout is how long a request waits for the store while nothing says that it is away:
-	// longer than a connection that broke in silence keeps a call (redisurl.ReadTimeout), so that
-	// the call is made once more.
+	// storeTimeout is how long a request waits for the store while nothing says that the store is
+	// away: longer than a connection that broke silently keeps a call (redisurl.ReadTimeout), to
+	// leave time for a second call.
 	storeTimeout = 2 * time.Second
-	// confirmTimeout is how long it waits in all where replicas must confirm a job, however long
-	// they may take.
+	// confirmTimeout is how long a request waits in all where replicas must confirm a job, however
+	// long they may take.
 	confirmTimeout = 5 * time.Second
-	// probeTimeout is how long the store may take to answer the question whether it is back.
+	// probeTimeout is how long the store may take to answer a probe that asks whether it is back.
 	probeTimeout = time.Second
 )
 
@@ -32,13 +32,13 @@ var errSpared = &sparedError{}
 type sparedError struct{}
 
 func (*sparedError) Error() string {
-	return "the store does not answer, and was not asked: nothing has changed, try again"
+	return "the store does not answer, so it was not asked: nothing has changed, try again"
 }
 func (*sparedError) Unwrap() error { return shaper.ErrStore }
 
 // store is the way to the store of one downstream: a time limit on each call, and a breaker. While
-// the store is away, requests are answered at once, and a goroutine asks whether it is back: a
-// request that did so would wait for it in vain, and an offer among them might be accepted although
+// the store is away, requests are answered at once, and a goroutine asks whether the store is back:
+// a request that asked would wait in vain, and if it was an offer, it might be accepted although
 // its producer was told that nobody knows.
 type store struct {
 	client     Client
@@ -76,7 +76,7 @@ func (s *store) away() bool {
 	return !closed
 }
 
-// do makes a call for a request. Its error is that of the call, or errSpared.
+// do makes a call for a request. It returns the error of the call, or errSpared.
 func (s *store) do(ctx context.Context, timeout time.Duration, call func(context.Context) error) error {
 	if s.away() { // only a probe ends that
 		return errSpared
@@ -91,7 +91,7 @@ func (s *store) do(ctx context.Context, timeout time.Duration, call func(context
 	switch {
 	case answered(err):
 		s.breaker.Succeeded(pass)
-	case ctx.Err() != nil || !saysAway(err): // the client has gone, or it was wrong
+	case ctx.Err() != nil || !saysAway(err): // the client has gone, or asked for something wrong
 		s.breaker.Returned(pass)
 	case s.breaker.Failed(pass, time.Now()):
 		s.log.Warn("the store does not answer: HTTP requests are refused at once until it does", "downstream", s.downstream, "err", err)

@@ -18,8 +18,8 @@ type unixListener struct {
 	file fs.FileInfo
 }
 
-// listenUnix listens at a path that only this user may connect to. A socket that stands there is
-// replaced if nobody listens at it any more; of two daemons that replace one in the same moment the
+// listenUnix listens at a path that only this user may connect to. A socket that is already there
+// is replaced if nobody listens at it any more; if two daemons replace one at the same moment, the
 // later one has the path.
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	path, err := filepath.Abs(path)
@@ -29,8 +29,8 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if err := vacant(ctx, path); err != nil {
 		return nil, err
 	}
-	// It comes into being in a folder that is closed to others: at its place it never had other
-	// rights than its own.
+	// The socket is created in a folder that is closed to others: once it is at its path, it never
+	// has wider rights.
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".")
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// vacant returns nil if nothing stands at path but perhaps a socket at which nobody listens.
+// vacant returns nil if nothing is at path, or only a socket at which nobody listens.
 func vacant(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -66,7 +66,7 @@ func vacant(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("a file that is no socket is there: %w", fs.ErrExist)
+		return fmt.Errorf("a file that is not a socket is there: %w", fs.ErrExist)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
@@ -82,10 +82,10 @@ func vacant(ctx context.Context, path string) error {
 // Addr is the path.
 func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Net: "unix", Name: l.path} }
 
-// Close removes the socket before it is closed: nobody takes its place as long as it is answered.
+// Close removes the socket before it closes it: nobody takes its place while it still answers.
 func (l *unixListener) Close() error {
 	if now, err := os.Lstat(l.path); err == nil && os.SameFile(now, l.file) {
-		_ = os.Remove(l.path) // else the next one finds that nobody listens
+		_ = os.Remove(l.path) // if that fails, the next daemon finds that nobody listens
 	}
 	return l.UnixListener.Close()
 }

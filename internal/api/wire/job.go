@@ -16,7 +16,7 @@ type Job struct {
 	State      string            `json:"state"`
 	Position   int               `json:"position"` // 1 leaves next; 0 = does not wait
 	Attempt    int               `json:"attempt"`  // starts so far
-	Charged    int               `json:"charged"`  // those of them that count against max_attempts
+	Charged    int               `json:"charged"`  // how many of those count against max_attempts
 	Crashes    int               `json:"crashes"`
 	Throttles  int               `json:"throttles"`
 	Accepted   *string           `json:"accepted"`

@@ -1,9 +1,9 @@
 // Package wire is what jobs and answers look like in JSON: the same in the HTTP API, in batch files
 // and in what the programs print.
 //
-// What is read is read strictly, see package strict: fields that are unknown, written twice,
-// written in another case or null are errors that name the field, as is anything after the object.
-// Nothing is rounded, and no text is repaired.
+// Reading is strict, see package strict: fields that are unknown, written twice, written in another
+// case or null are errors that name the field, and anything after the object is an error. Nothing
+// is rounded, and no text is repaired.
 package wire
 
 import (
@@ -56,7 +56,7 @@ func readObject(b []byte, fields []field) error {
 
 const example = `{"type":"video:transcode","payload":{"input":"a.mov"}}`
 
-// wrongValue is the error for a field's value; want says what would be right. A cause that tells
+// wrongValue is the error for a field's value; want says what would be right. A cause that says
 // more replaces both.
 func wrongValue(name string, raw json.RawMessage, want string, cause error) error {
 	if told := (*strict.Error)(nil); errors.As(cause, &told) {

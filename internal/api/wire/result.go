@@ -6,7 +6,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Result is a shaper.Result in JSON. Those that may be left out say so.
+// Result is a shaper.Result in JSON. Fields that may be left out have omitempty.
 type Result struct {
 	ID           string  `json:"id"`
 	Tenant       string  `json:"tenant"`
@@ -23,7 +23,7 @@ type Result struct {
 	Error        string  `json:"error,omitempty"`
 }
 
-// ReasonInvalid is why a job was refused that cannot be offered as it is; Result.Error tells more.
+// ReasonInvalid is the reason for a job that cannot be offered as it is; Result.Error says more.
 const ReasonInvalid = "invalid"
 
 // NewResult returns r in JSON.
@@ -53,7 +53,7 @@ func timestamp(t time.Time) *string {
 	return &s
 }
 
-// ceilMillis rounds up, so that who waits that long does not come too early.
+// ceilMillis rounds up, so that a caller who waits that long does not come too early.
 func ceilMillis(d time.Duration) int64 {
 	if d < 0 {
 		return -1

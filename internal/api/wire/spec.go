@@ -19,11 +19,11 @@ import (
 // does not name is as in base.
 //
 // A payload that is a JSON string is that string's text; any other JSON value, null too, is its
-// JSON text without the blanks between its parts, so {"a": 1} becomes the seven bytes {"a":1} and a
-// missing payload none. That text is not read: 1e2, names that are written twice and escapes like
-// \ud83d stay as they are. Durations are strings such as "1m30s" or "2d"; max_wait may be
-// "forever"; at is RFC 3339; max_attempts is a whole number in digits. A byte order mark before the
-// object is left out.
+// JSON text without the blanks between its parts, so {"a": 1} becomes the seven bytes {"a":1}. A
+// missing payload is empty. That JSON text is not interpreted: 1e2, names that are written twice
+// and escapes like \ud83d stay as they are. Durations are strings such as "1m30s" or "2d"; max_wait
+// may be "forever"; at is RFC 3339; max_attempts is a whole number in digits. A byte order mark
+// before the object is left out.
 func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) {
 	s := base
 	delayed, timed := false, false
@@ -35,7 +35,7 @@ func ReadSpec(b []byte, base shaper.Spec, withTenant bool) (shaper.Spec, error) 
 		{"at", func(raw json.RawMessage) error { timed = true; return readTime(raw, &s.At) }},
 		{"headers", func(raw json.RawMessage) error { return readHeaders(raw, &s.Headers) }},
 	}
-	var own shaper.Policy // what the job has of its own
+	var own shaper.Policy // the fields that the job itself sets
 	for _, v := range setting.Of(&own) {
 		switch v.Name {
 		case "timeout", "max_attempts", "max_wait", "retention":
@@ -97,7 +97,7 @@ func readHeaders(raw json.RawMessage, p *map[string]string) error {
 	return err
 }
 
-// readSetting reads a field of a policy, as a config file has it: numbers as they are, all else as
+// readSetting reads a field of a policy, as a config file has it: numbers as numbers, all else as
 // strings.
 func readSetting(v setting.Value, raw json.RawMessage) error {
 	text, err := string(raw), error(nil) // 1e2 and 1.0 are numbers that a reader of JSON may have rounded

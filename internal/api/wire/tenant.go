@@ -17,8 +17,8 @@ type Tenant struct {
 	Running     int              `json:"running"`
 	Dead        int              `json:"dead"`
 	OldestMS    int64            `json:"oldest_ms"`
-	NextSlot    *string          `json:"next_slot"`      // when the job starts that leaves next; null where it cannot be said
-	Note        string           `json:"note,omitempty"` // why it cannot: paused, no_workers or in_flight
+	NextSlot    *string          `json:"next_slot"`      // when the job that leaves next will start; null where that cannot be said
+	Note        string           `json:"note,omitempty"` // why next_slot is null: paused, no_workers or in_flight
 	Paused      bool             `json:"paused"`
 	PausedUntil *string          `json:"paused_until"`
 	Throttled   bool             `json:"throttled"` // the downstream lets nothing through
