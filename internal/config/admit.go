@@ -12,7 +12,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// algorithms are the admission checks, and what the size of a bucket may be called.
+// algorithms are the admission checks, each with the keys that its bucket's size may have.
 var algorithms = []struct {
 	name  string
 	sizes []string
@@ -26,8 +26,8 @@ var algorithms = []struct {
 
 const wantRules = "a list of rules, such as - token_bucket: 100/s"
 
-// admit reads the rules of a downstream. What only all of them together show to be wrong is told at
-// the list.
+// admit reads the rules of a downstream. A mistake that shows only in all of them together
+// is reported at the list.
 func (d *decoder) admit(n node, p *shaper.DownstreamPolicy) {
 	before := len(d.found)
 	p.Admit = d.rules(n)
@@ -68,7 +68,7 @@ type draft struct {
 }
 
 // rule reads one algorithm with its rate, the size of a bucket, and the options of a rule. It
-// returns besides where the rule's name stands.
+// also returns where the rule's name is written.
 func (d *decoder) rule(n node) (r policing.Rule, name node) {
 	w := draft{at: map[string]node{}}
 	var names []string
@@ -91,7 +91,7 @@ func (d *decoder) rule(n node) (r policing.Rule, name node) {
 	d.fields(n, fields...)
 	size := d.size(w)
 	switch {
-	case len(d.found) > before: // the rest would only repeat it
+	case len(d.found) > before: // more errors would only repeat it
 	case w.algorithm == "":
 		d.fail(n, "no algorithm: want "+setting.Or(names))
 	default:
@@ -121,7 +121,7 @@ func (d *decoder) size(w draft) int64 {
 	return size
 }
 
-// finish makes the rule of a draft, option by option, so that each mistake is told at its place.
+// finish makes a rule out of a draft, option by option, and reports each mistake at its place.
 func (d *decoder) finish(w draft, size int64) policing.Rule {
 	r, err := policing.RuleOf(w.algorithm, w.rate, size)
 	if err != nil {
@@ -168,8 +168,8 @@ func (d *decoder) count(n node, most int) int64 {
 	return int64(v)
 }
 
-// wrongRule reports what package policing or buckets says of a rule; that it is about a parameter,
-// the path says.
+// wrongRule reports what package policing or buckets says about a rule, without the words that the
+// path makes superfluous.
 func (d *decoder) wrongRule(n node, err error) {
 	text := err.Error()
 	for _, sentinel := range []error{policing.ErrRule, buckets.ErrParameter, buckets.ErrRate} {
@@ -180,7 +180,7 @@ func (d *decoder) wrongRule(n node, err error) {
 	d.fail(n, text)
 }
 
-// sized lists the algorithms beside which a key for the size may stand.
+// sized lists the algorithms that a key for the size may stand beside.
 func sized(key string) []string {
 	var names []string
 	for _, a := range algorithms {

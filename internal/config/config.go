@@ -35,8 +35,8 @@ type File struct {
 }
 
 // Downstream is one downstream of a daemon. A file sets Policy, Tenants, Concurrency and Client
-// ("durability"); the handler is made of the Target by the program, and what is the same for all
-// downstreams (roles, grace, log, metrics) is the daemon's to fill in.
+// ("durability"); the program makes the handler from the Target, and the daemon fills in what is
+// the same for all downstreams (roles, grace, log, metrics).
 type Downstream struct {
 	Name string
 	jobshaper.Config
@@ -51,7 +51,7 @@ type Target struct {
 	Dir     string            // the command's working directory; empty = the daemon's own
 	HTTP    string            // where payloads are posted. May hold a password: do not log it
 	Headers map[string]string // added to every request. May hold secrets: do not log them
-	Line    int               // where the target stands, for errors that only its maker finds
+	Line    int               // where the target is written, for errors that show only when its handler is made
 }
 
 // IsZero reports whether no target was written.

@@ -20,7 +20,7 @@ import (
 )
 
 // decoder walks the syntax tree rather than decoding into structs: only the tree knows where a
-// value stands, whether a zero was written, and that 010 was not meant as 8.
+// value is written, whether a zero was written, and that 010 was not meant as 8.
 type decoder struct {
 	file  string
 	found []*Error
@@ -64,7 +64,7 @@ func (d *decoder) document(b []byte) (node, bool) {
 	// Keys written twice are allowed here and found by mapping, which knows their path.
 	tree, err := parser.ParseBytes(b, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		line, column, problem := 1, 1, "this is no YAML"
+		line, column, problem := 1, 1, "this is not YAML"
 		var syntax yaml.Error
 		if errors.As(err, &syntax) {
 			problem = syntax.GetMessage() // Error() would quote the lines around it, and secrets in them
@@ -94,7 +94,7 @@ func (d *decoder) document(b []byte) (node, bool) {
 	return root, len(d.found) == 0
 }
 
-// unreadable reports that the file is no text, at the place that strict.Text names.
+// unreadable reports that the file is not text, at the place that strict.Text names.
 func (d *decoder) unreadable(b []byte, err error) {
 	var wrong *strict.Error
 	if !errors.As(err, &wrong) {
@@ -106,8 +106,8 @@ func (d *decoder) unreadable(b []byte, err error) {
 }
 
 // Visit reports texts in which an escape is no character, such as half a surrogate pair: the parser
-// reads it as U+FFFD. Its tree does not tell that from an escaped U+FFFD, which nobody means; the
-// character itself may stand in a text.
+// reads it as U+FFFD. Its tree does not tell that from an escaped U+FFFD, which nobody means to
+// write; the character itself may be in a text.
 func (d *decoder) Visit(n ast.Node) ast.Visitor {
 	s, ok := n.(*ast.StringNode)
 	if ok && s.Token.Type == token.DoubleQuoteType && strings.Count(s.Value, "\ufffd") > strings.Count(s.Token.Origin, "\ufffd") {
@@ -170,7 +170,7 @@ func (d *decoder) fields(n node, known ...field) {
 func (d *decoder) named(n node, what string, entry func(name string, value node)) {
 	d.mapping(n, func(key node, name string, value node) {
 		if err := shaper.ValidName(what, name); err != nil {
-			key.path = n.path // the name would make the path unreadable
+			key.path = n.path // with that name the path would be unreadable
 			d.fail(key, err.Error())
 			return
 		}
@@ -191,7 +191,7 @@ func (d *decoder) items(n node, want string, item func(node)) {
 	}
 }
 
-// text returns a single value as it was written; a number may stand where text is wanted.
+// text returns a single value as it was written; a number is accepted where text is wanted.
 func (d *decoder) text(n node, want string) (string, bool) {
 	s, ok := scalar(n.Node)
 	if !ok {
@@ -200,7 +200,7 @@ func (d *decoder) text(n node, want string) (string, bool) {
 	return s, ok
 }
 
-// scalar returns the text of a single value, and not of an empty one.
+// scalar returns the text of a single value that is not empty.
 func scalar(n ast.Node) (string, bool) {
 	switch v := n.(type) {
 	case *ast.StringNode:
@@ -221,7 +221,7 @@ func keyText(n ast.Node) (string, bool) {
 	return scalar(n)
 }
 
-// kind names what stands where a single value was wanted.
+// kind names what was found where a single value was wanted.
 func kind(n ast.Node) string {
 	switch n.Type() {
 	case ast.NullType:

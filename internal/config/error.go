@@ -15,7 +15,7 @@ import (
 type Error struct {
 	File         string
 	Line, Column int    // counted from 1
-	Path         string // of the key, joined with dots; empty where the text is no YAML
+	Path         string // of the key, joined with dots; empty where the text is not YAML
 	Problem      string // the value, unless it may be secret, and what would be right
 }
 
@@ -28,8 +28,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return shaper.ErrInvalid }
 
-// maxErrors is how many mistakes one call reports in full: a wrong habit in a file of a thousand
-// tenants shall not fill the terminal.
+// maxErrors is how many mistakes one call reports in full: a mistake that a
+// file repeats for a thousand tenants must not fill the terminal.
 const maxErrors = 20
 
 // joinErrors returns the mistakes in the order of the file, nil for none.

@@ -8,8 +8,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/setting"
 )
 
-// settings makes the keys of a table's fields. Each is checked as soon as it is read, so that the
-// error stands at its place, and is unset again where it is wrong.
+// settings makes the keys for a table's fields. Each value is checked as soon as it is read, which
+// puts the error at its place, and is unset again if it is wrong.
 func (d *decoder) settings(values []setting.Value) []field {
 	fields := make([]field, len(values))
 	for i, v := range values {
@@ -41,7 +41,7 @@ func (d *decoder) rate(key string, p *buckets.Rate) field {
 		}
 		v, err := buckets.ParseRate(clip.Value(text))
 		if err != nil {
-			// The message quotes the value; that it is about a rate, the path says.
+			// The message quotes the value, and the path says that it is about a rate.
 			d.fail(n, strings.Replace(err.Error(), buckets.ErrRate.Error()+": ", "", 1))
 			return
 		}

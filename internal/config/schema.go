@@ -27,8 +27,8 @@ func (d *decoder) readFile(n node, f *File) {
 	}
 }
 
-// downstreamTable is what a file says of a downstream besides its policy, and needs no reader of
-// its own.
+// downstreamTable has the fields of a downstream that are not in its policy and need no reader of
+// their own.
 var downstreamTable = setting.Table[Downstream]{
 	setting.Whole("concurrency", "", "workers in this process",
 		func(d *Downstream) *int { return &d.Concurrency }, 1, 10_000, 10), // 0 is left to workers.Config, which knows the default
@@ -63,8 +63,8 @@ func (d *decoder) policy(n node) (p shaper.Policy) {
 	return p
 }
 
-// redisURL checks as much of the URL as finds the usual slips; package redisurl, which connects,
-// knows the rest. The value may hold a password and is never quoted.
+// redisURL checks enough of the URL to find the usual slips; package redisurl, which connects,
+// checks the rest. The value may hold a password and is never quoted.
 func (d *decoder) redisURL(n node) string {
 	text, _ := scalar(n.Node)
 	scheme, rest, _ := strings.Cut(text, "://")

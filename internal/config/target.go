@@ -34,7 +34,7 @@ func (d *decoder) target(n node) Target {
 		seen("headers", func(n node) { t.Headers = d.pairs(n, headerNameRE, "the name of a header", "\x00\r\n") }),
 	)
 	if len(d.found) > before {
-		return Target{} // the rest would only repeat it
+		return Target{} // more errors would only repeat it
 	}
 	_, exec := at["exec"]
 	_, http := at["http"]
