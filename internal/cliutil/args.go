@@ -6,10 +6,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Args returns the arguments of a command after it has checked their number
-// against names, as they stand in its usage: "TENANT" must be there, "[PAYLOAD]"
-// may be, and "AT..." (last) stands for one or more. The error is one of usage and
-// names what is missing or too much.
+// Args returns the arguments of a command after checking their number against
+// names, as its usage has them: "TENANT" must be there, "[PAYLOAD]" may be, and
+// "AT..." (last) stands for one or more. The error is a usage error that names what
+// is missing or superfluous.
 //
 // The slice has an element for each name; an optional one left out is "".
 func Args(c *cli.Context, names ...string) ([]string, error) {

@@ -4,13 +4,13 @@
 //   - flags stand before or after arguments and commands;
 //   - a flag takes an environment variable, SHAPER_ and its name, only where the
 //     program says so, see FromEnv;
-//   - what was typed wrong is told on stderr with the near right word, exit code 64;
+//   - a mistyped word is reported on stderr with the word probably meant, exit code 64;
 //   - exit codes are those of sysexits.h;
 //   - stdout holds results only; help goes there when it was asked for;
 //   - bash, zsh and fish complete commands and flags.
 //
 // It keeps no state of its own between calls and touches none of the library's
-// globals, so that tests may run programs in parallel.
+// globals, so tests may run programs in parallel.
 package cliutil
 
 import (

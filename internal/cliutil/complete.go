@@ -56,8 +56,8 @@ func printScript(w io.Writer, program, shell string) error {
 }
 
 // complete prints what the last word may become, one a line: flags after a dash,
-// else commands. It prints nothing where a file may stand, so that the shell falls
-// back to those.
+// else commands. It prints nothing where a file may be meant, so that the shell falls
+// back to files.
 func complete(app *cli.App, words []string, stdout io.Writer) error {
 	if len(words) == 0 {
 		words = []string{""}

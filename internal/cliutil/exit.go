@@ -11,7 +11,7 @@ import (
 // Exit codes, the named ones as in sysexits.h.
 const (
 	ExitOK          = 0
-	ExitFailed      = 1  // the program worked, what it reports did not (a job, a check)
+	ExitFailed      = 1  // the program worked, but what it reports on failed (a job, a check)
 	ExitUsage       = 64 // the command line is wrong
 	ExitDataErr     = 65 // the input is wrong, or in conflict with what is there
 	ExitUnavailable = 69 // the store cannot be reached
@@ -19,13 +19,13 @@ const (
 	ExitTempFail    = 75 // refused now, worth another try later
 	ExitConfig      = 78 // the configuration is wrong
 
-	exitPipe = 128 + 13 // ended by SIGPIPE, as a shell tells it
+	exitPipe = 128 + 13 // ended by SIGPIPE, as a shell reports it
 )
 
 // Exit is an error that chooses the program's exit code.
 type Exit struct {
 	Code int
-	Err  error // what to tell on stderr; nil where all has been told
+	Err  error // what to say on stderr; nil where everything has been said
 }
 
 func (e *Exit) Error() string {
@@ -64,7 +64,7 @@ func codeOf(err error) int {
 	return ExitFailed
 }
 
-// report tells an error on stderr and returns the exit code for it.
+// report prints an error on stderr and returns its exit code.
 func report(program string, err error, stderr io.Writer) int {
 	if exit := (*Exit)(nil); errors.As(err, &exit) && exit.Err == nil {
 		return exit.Code

@@ -7,7 +7,7 @@ import (
 )
 
 // JSONLines prints values as JSON, one object per line, each in a single Write, so
-// that a reader of a pipe gets whole lines as they come. It may be used from
+// a reader of a pipe gets whole lines as they come. It may be used from
 // several goroutines.
 type JSONLines struct {
 	mu  sync.Mutex

@@ -27,8 +27,8 @@ func findCommand(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-// find returns a flag by name, to know whether it takes a value: of the commands
-// so far, the last first, else of those that may yet come.
+// find returns a flag by name, to know whether it takes a value: a flag of the
+// commands so far, the last first, else of those that may yet come.
 func (l *line) find(name string) cli.Flag {
 	for _, level := range slices.Backward(l.chain) {
 		if flag := findFlag(level.flags, name); flag != nil {

@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// Output is the stdout of a command. It remembers the first Write that failed, so that none goes
-// unnoticed, and then ends the command's context: what nobody can read need not be made. It may be
-// used from several goroutines.
+// Output is the stdout of a command. It remembers the first Write that failed, so that no failure
+// goes unnoticed, and then ends the command's context: output that nobody can read need not be
+// made. It may be used from several goroutines.
 type Output struct {
 	w   io.Writer
 	end context.CancelFunc
@@ -37,9 +37,9 @@ func (o *Output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failure returns the error of a command whose output was lost, or else err. A pipe that its reader
-// has closed has had what it wants, as of `| head -1`: no words about that, and the code with which
-// a shell shows other programs that it ended.
+// failure returns the error of a command whose output was lost, or else err. If the reader has
+// closed the pipe, it has all that it wants, as in `| head -1`: then there is no message, and the
+// exit code is the one that a shell reports for other programs that a closed pipe ended.
 func (o *Output) failure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,5 +49,5 @@ func (o *Output) failure(err error) error {
 	case errors.Is(o.err, syscall.EPIPE), errors.Is(o.err, io.ErrClosedPipe):
 		return &Exit{Code: exitPipe}
 	}
-	return &Exit{Code: ExitIO, Err: fmt.Errorf("the output cannot be written: %w: what the command has done stands", o.err)}
+	return &Exit{Code: ExitIO, Err: fmt.Errorf("the output cannot be written: %w: what the command did is not undone", o.err)}
 }

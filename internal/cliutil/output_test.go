@@ -45,7 +45,7 @@ func TestOutputLost(t *testing.T) {
 		told  string
 	}{
 		{"whole", &full{100}, 3, nil, 0, ""},
-		{"none", &full{0}, 3, nil, ExitIO, "lines: the output cannot be written: no space left: what the command has done stands\n"},
+		{"none", &full{0}, 3, nil, ExitIO, "lines: the output cannot be written: no space left: what the command did is not undone\n"},
 		{"some", &full{9}, 3, nil, ExitIO, "no space left"},
 		{"its error too", &full{9}, 3, Exitf(ExitTempFail, "full"), ExitIO, "no space left"},
 		{"without an end", &full{9}, -1, nil, ExitIO, "no space left"},

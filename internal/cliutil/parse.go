@@ -8,7 +8,7 @@ import (
 )
 
 // parse understands a command line, without the program's name. Unknown flags and
-// commands are errors that name the near right one.
+// commands are errors that name the one probably meant.
 func parse(app *cli.App, words []string) (*line, error) {
 	l, tokens := scan(app, words)
 	if l.unfinished != "" {
@@ -27,10 +27,9 @@ func parse(app *cli.App, words []string) (*line, error) {
 	return l, nil
 }
 
-// scan cuts the words into commands, flags and arguments. It is where the rules
-// are:
+// scan cuts the words into commands, flags and arguments. These are the rules:
 //
-//   - a word that begins with a dash is a flag, but for "-", negative numbers, and
+//   - a word that begins with a dash is a flag, except "-", negative numbers, and
 //     all that follows "--";
 //   - a flag that takes a value and has no "=" takes the next word, whatever it is;
 //   - another word is a command where the command so far has such a subcommand, and
@@ -64,7 +63,7 @@ func scan(app *cli.App, words []string) (*line, []token) {
 	return l, tokens
 }
 
-// word takes a word that is no flag.
+// word takes a word that is not a flag.
 func (l *line) word(word string) {
 	last := l.last()
 	if len(l.args) == 0 && len(last.commands) > 0 {
@@ -82,7 +81,7 @@ func (l *line) word(word string) {
 	l.args = append(l.args, word)
 }
 
-// isFlag reports whether a word is a flag by its looks.
+// isFlag reports whether a word looks like a flag.
 func isFlag(word string) bool {
 	if len(word) < 2 || word[0] != '-' {
 		return false

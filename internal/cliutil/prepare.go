@@ -19,7 +19,7 @@ const (
 	completionName = "completion"
 )
 
-// prepare gives an app and all its commands the manners of this package.
+// prepare gives an app and all its commands the behaviour of this package.
 func prepare(app *cli.App) {
 	// The library's own help and version flags are variables shared by all apps of
 	// the process, and its help command takes an argument "help" or "h" for itself.
@@ -70,11 +70,11 @@ func Env(name string) string {
 	return EnvPrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// invalidValue is how package flag tells a value that does not parse.
+// invalidValue is how package flag reports a value that does not parse.
 var invalidValue = regexp.MustCompile(`^invalid value "(.*)" for flag -([^:]+): (.*)$`)
 
-// onUsageError turns the library's error about a flag's value into ours. (Unknown
-// flags and missing values are found before, by parse.)
+// onUsageError turns the library's error about a flag's value into ours. (parse
+// has found unknown flags and missing values before.)
 func onUsageError(c *cli.Context, err error, _ bool) error {
 	text := err.Error()
 	if m := invalidValue.FindStringSubmatch(text); m != nil {
