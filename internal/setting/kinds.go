@@ -13,11 +13,11 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// kind is what all values of a kind, range and default share.
+// kind is what all values with the same kind, range and default share.
 type kind[T comparable] struct {
 	def    T
 	span   string // see value.Range
-	want   string // what Check returns; empty = span
+	want   string // what Check returns; empty = the same as span
 	form   string // see value.Form
 	fits   func(T) bool
 	parse  func(string) (v T, want string)
@@ -74,7 +74,7 @@ func (b bound[T]) setDefault()        { *b.p = b.k.def }
 func (b bound[T]) keep() [2]string    { return b.k.keep(*b.p) }
 func (b bound[T]) recall(s [2]string) { *b.p = b.k.recall(s) }
 
-// Rate is a rate; what it may be, buckets.Rate says. def is zero where there is no default.
+// Rate is a rate; buckets.Rate says what it may be. def is zero where there is no default.
 func Rate[S any](name, key, meaning string, at func(*S) *buckets.Rate, def buckets.Rate) Row[S] {
 	const want = "events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"
 	return row(name, key, meaning, at, kind[buckets.Rate]{
@@ -114,8 +114,8 @@ func Whole[S any](name, key, meaning string, at func(*S) *int, least, most, def 
 	return whole(name, key, meaning, at, least, most, def, span)
 }
 
-// WholeOrZero is a whole number from 1 to most, or a 0, which sets nothing; the range ends with
-// what that means.
+// WholeOrZero is a whole number from 1 to most, or a 0, which sets nothing; zero says what the 0
+// means, and ends the range.
 func WholeOrZero[S any](name, key, meaning string, at func(*S) *int, most int, zero string) Row[S] {
 	return whole(name, key, meaning, at, 0, most, 0, fmt.Sprintf("1 to %d%s", most, zero))
 }
@@ -143,7 +143,7 @@ func whole[S any](name, key, meaning string, at func(*S) *int, least, most, def 
 	})
 }
 
-// Word is one of some words, the first of which is the default.
+// Word is one of several words, of which the first is the default.
 func Word[S any, T ~string](name, key, meaning string, at func(*S) *T, words ...T) Row[S] {
 	span := Or(words)
 	return row(name, key, meaning, at, kind[T]{
@@ -174,8 +174,8 @@ func Or[T ~string](words []T) string {
 	return text
 }
 
-// Duration is a duration that Redis keeps in whole units; most may be math.MaxInt64, where any is
-// good that is more than 0.
+// Duration is a duration that Redis keeps in whole units; most may be math.MaxInt64, and then any
+// duration above 0 will do.
 func Duration[S any](name, key, meaning string, at func(*S) *time.Duration, unit, least, most, def time.Duration) Row[S] {
 	k := duration(unit, least, most, def)
 	k.parse = func(s string) (time.Duration, string) { return parseDuration(s, k.span) }
@@ -277,7 +277,7 @@ func brief(d time.Duration) string {
 
 const day = 24 * time.Hour
 
-// trimZeros takes from the text of durations what nobody writes.
+// trimZeros removes from the text of durations what nobody writes.
 var trimZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
 func units(d, unit time.Duration) string { return strconv.FormatInt(int64(d/unit), 10) }

@@ -1,7 +1,7 @@
 // Package setting makes each field of a policy from one row of a table: its name in a config file,
 // in JSON and as a flag, its fields in Redis, its kind and range, its default, and what it means.
-// Code that reads, checks, writes or explains a policy goes over the table's values, and names a
-// field only where that field is used.
+// Code that reads, checks, writes or explains a policy goes through the table's values; only code
+// that uses a field names it.
 //
 // The package that has the policy makes its table with Register; any other finds it with Of.
 package setting
@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// Row is a field of the policy S. Whole, Duration and the other kinds make it of
+// Row is a field of the policy S. Whole, Duration and the other kinds make it from
 //
 //   - its name in a config file and in JSON; a flag has dashes for its underscores
 //   - its key in Redis; two words for a value that is kept in two fields
@@ -31,7 +31,7 @@ type Table[S any] []Row[S]
 // tables holds the Table of each registered policy.
 var tables = map[reflect.Type]any{}
 
-// Register makes t known to Of. It is to be called while package variables are initialized.
+// Register makes t known to Of. Call it while package variables are initialized.
 func Register[S any](t Table[S]) Table[S] {
 	tables[reflect.TypeFor[S]()] = t
 	return t
@@ -84,7 +84,7 @@ func (t Table[S]) Kept(s *S) []string {
 	return kept
 }
 
-// Recall sets the fields of s to what Redis keeps in h. What is not well formed there is not set.
+// Recall sets the fields of s to what Redis keeps in h. What is malformed there is not set.
 func (t Table[S]) Recall(s *S, h map[string]string) {
 	for _, v := range t.Of(s) {
 		var values [2]string
@@ -95,7 +95,7 @@ func (t Table[S]) Recall(s *S, h map[string]string) {
 	}
 }
 
-// Value is a field of a policy that somebody has. Zero is "not set".
+// Value is a field of a given policy. Zero is "not set".
 type Value struct {
 	Name, Key, Meaning string
 	value
@@ -107,17 +107,18 @@ type value interface {
 	Pointer() any
 	IsSet() bool
 	Unset()
-	// Parse sets the field from text, as a config file and a flag have it. It returns what would be
-	// right where text cannot be read at all or is zero, and sets nothing then. The range is for
+	// Parse sets the field from text, as a config file and a flag have it. If text cannot be read
+	// at all or is zero, it sets nothing and returns what would be right. It leaves the range to
 	// Check.
 	Parse(text string) (want string)
-	// Check returns what would be right where the field is set and beyond its range.
+	// Check returns what would be right if the field is set and out of range.
 	Check() (want string)
 	// Text is what Parse reads.
 	Text() string
-	// Range says what may be set: "1 to 1000". It is empty where the form says all.
+	// Range says what may be set: "1 to 1000". It is empty where Form says everything.
 	Range() string
-	// Default is the text of what holds where nothing is set, or "none"; empty where Range tells.
+	// Default is the text of what applies where nothing is set, or "none"; empty where Range says
+	// it.
 	Default() string
 	// Form is how to write a value in a flag's help, the placeholder in backquotes.
 	Form() string

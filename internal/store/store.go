@@ -1,6 +1,6 @@
 // Package store opens the Redis that a program works with: the one that the user names, else the
-// embedded one of a data directory. What it returns answers, or Open has said why not and what to
-// do about it (Config.Lazy leaves that to whoever uses it).
+// embedded one of a data directory. The store that Open returns answers, or else Open says why not
+// and what to do about it (with Config.Lazy, the user of the store finds that out).
 package store
 
 import (
@@ -24,9 +24,9 @@ type Config struct {
 	URL      string       // as redisurl.Open takes it; empty = the embedded store
 	DataDir  string       // of the embedded store; default embedded.DefaultDir()
 	Embed    bool         // start the embedded store (a daemon) rather than look for a running one
-	Check    bool         // refuse a Redis that will lose jobs, and warn loudly of one that may
-	Accept   bool         // with Check: warn only, also of one that will
-	Lazy     bool         // do not ask whether it answers: whoever uses Client will see
+	Check    bool         // refuse a Redis that will lose jobs, and warn loudly about one that may
+	Accept   bool         // with Check: only warn, even about one that will lose jobs
+	Lazy     bool         // do not ask whether the store answers: the user of Client will see
 	Name     string       // shown by CLIENT LIST
 	PoolSize int          // bounds the connections; 0 = the default
 	Log      *slog.Logger // default slog.Default()
@@ -44,10 +44,10 @@ type Store struct {
 	log      *slog.Logger
 }
 
-// answerWithin is how long a Redis that was named may take to answer.
+// answerWithin is how long a Redis may take to answer.
 const answerWithin = 5 * time.Second
 
-// examineWithin is how long it may take to examine it: some ten round trips to each node.
+// examineWithin is how long the examination of a Redis may take: some ten round trips to each node.
 const examineWithin = 10 * time.Second
 
 // Open connects to the store, and starts it where Config.Embed says so. Its error wraps
@@ -112,9 +112,9 @@ func (s *Store) embed(ctx context.Context, o Config) (string, error) {
 	return e.URL(), nil
 }
 
-// examine tells each way in which a Redis is unfit to keep jobs, and is an error where jobs will be
-// lost or stuck: better no daemon than one that says "accepted" there. Accept is for whoever sees
-// to it while jobs are there, which needs a daemon that runs.
+// examine logs each way in which a Redis is unfit to keep jobs, and returns an error if jobs will
+// be lost or stuck: better no daemon than one that says "accepted" there. Accept is for operators
+// who mend such a Redis while it has jobs, for which a daemon must run.
 func (s *Store) examine(ctx context.Context, o Config) error {
 	ctx, cancel := context.WithTimeout(ctx, examineWithin)
 	defer cancel()
@@ -133,13 +133,13 @@ func (s *Store) examine(ctx context.Context, o Config) error {
 		o.Log.Log(ctx, level, text, "redis", p.Node, "fix", p.Fix)
 	}
 	if len(unfit) > 0 {
-		unfit = append(unfit, errors.New("`shaper doctor` tells more; --accept-unfit-redis starts all the same"))
+		unfit = append(unfit, errors.New("`shaper doctor` says more; --accept-unfit-redis starts all the same"))
 	}
 	return errors.Join(unfit...)
 }
 
-// Done is closed when an embedded store of this process has ended by itself; for other stores it is
-// nil, which never is.
+// Done is closed when an embedded store of this process has ended on its own; for other stores it
+// is nil.
 func (s *Store) Done() <-chan struct{} {
 	if s.embedded == nil {
 		return nil
@@ -147,7 +147,7 @@ func (s *Store) Done() <-chan struct{} {
 	return s.embedded.Done()
 }
 
-// Err tells why Done was closed.
+// Err says why Done was closed.
 func (s *Store) Err() error {
 	if s.embedded == nil {
 		return nil
