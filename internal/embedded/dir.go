@@ -19,7 +19,7 @@ func DefaultDir() string {
 	if dir := os.Getenv(DirVar); dir != "" {
 		return dir
 	}
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // others are to be ignored, says its specification
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // its specification says to ignore any other
 		return filepath.Join(dir, "jobshaper")
 	}
 	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
@@ -29,7 +29,7 @@ func DefaultDir() string {
 }
 
 // prepareDir makes the directory, for its owner only, and returns its absolute
-// path. One that is there keeps its permissions, but must not let everybody write.
+// path. An existing directory keeps its permissions, but must not let everybody write.
 func prepareDir(dir string, log *slog.Logger) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -62,7 +62,7 @@ const maxSocketPath = 100
 
 // socketPath returns where the server listens: in the data directory, or, where
 // that path is too long, in a private directory among the temporary ones, named
-// after the data directory so that each start finds the same.
+// after the data directory, so that each start finds the same one.
 func socketPath(dir string) (string, error) {
 	path := filepath.Join(dir, "redis.sock")
 	if len(path) <= maxSocketPath {
@@ -77,8 +77,8 @@ func socketPath(dir string) (string, error) {
 	if err := os.Mkdir(runtime, 0o700); err != nil && !os.IsExist(err) {
 		return "", fmt.Errorf("directory for the socket: %w", err)
 	}
-	// Anybody may have made it before us, to read along: it must be a directory, not
-	// a link to one, ours, and closed to others.
+	// Anybody may have made it before us, to eavesdrop: it must be a directory and not
+	// a link to one, be ours, and be closed to others.
 	info, err := os.Lstat(runtime)
 	if err != nil {
 		return "", fmt.Errorf("directory for the socket: %w", err)

@@ -1,10 +1,10 @@
-// Package embedded is the store of those who have no Redis yet: a redis-server
+// Package embedded is the store for users who have no Redis yet: a redis-server
 // child with a data directory where that program is on PATH, else an imitation
 // inside the process.
 //
 // The package promises that
 //
-//   - one data directory has one owner: a second daemon is refused, by name of the first;
+//   - one data directory has one owner: a second daemon is refused, with the pid of the first;
 //   - what the redis-server child has acknowledged survives a crash of the child
 //     and of the daemon (append-only file, synced every second);
 //   - nothing outlives Stop: no child, no goroutine, no store file;
@@ -45,7 +45,7 @@ type Store struct {
 type backend interface {
 	url() string
 	describe() string
-	// done is closed when the backend has ended for good; err tells why.
+	// done is closed when the backend has ended for good; err says why.
 	done() <-chan struct{}
 	err() error
 	// stop ends the backend and waits. It is called once.
@@ -53,11 +53,11 @@ type backend interface {
 }
 
 // Start starts the store of a data directory, which is created if need be, and
-// returns when it answers and has loaded what was there. ctx bounds the start
+// returns when the store answers and has loaded what was there. ctx bounds the start
 // only: the store must outlive the signal that ends the daemon, until the last
 // job's end is written. log gets the server's own lines at debug level.
 //
-// Start fails where another process owns the directory, with a *InUseError.
+// If another process owns the directory, Start fails with an *InUseError.
 func Start(ctx context.Context, dir string, log *slog.Logger) (_ *Store, err error) {
 	if dir, err = prepareDir(dir, log); err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Start(ctx context.Context, dir string, log *slog.Logger) (_ *Store, err err
 			s.lock.release()
 		}
 	}()
-	// A redis-server that is there and fails to start is an error, not a reason to
+	// A redis-server that exists and fails to start is an error, not a reason to
 	// fall back: its directory may hold jobs.
 	if path, lookErr := exec.LookPath("redis-server"); lookErr == nil {
 		s.kind = Server
@@ -96,7 +96,7 @@ func Start(ctx context.Context, dir string, log *slog.Logger) (_ *Store, err err
 // when the child is restarted. It may hold a password: see redisurl.Redact.
 func (s *Store) URL() string { return s.backend.url() }
 
-// Kind tells what the store runs on.
+// Kind says what the store runs on.
 func (s *Store) Kind() Kind { return s.kind }
 
 // Durable reports whether jobs survive the end of this process.
@@ -106,7 +106,7 @@ func (s *Store) Durable() bool { return s.kind == Server }
 func (s *Store) Describe() string { return s.backend.describe() }
 
 // Done is closed when the store has ended: by Stop, or because its child died
-// again and again. Err then tells why.
+// again and again. Err then says why.
 func (s *Store) Done() <-chan struct{} { return s.backend.done() }
 
 // Err is nil while the store runs and after a clean Stop.
@@ -119,12 +119,12 @@ func (s *Store) Err() error {
 	}
 }
 
-// Stop ends the store, waits for it, and gives the directory free. Every call
+// Stop ends the store, waits for it, and releases the directory. Every call
 // waits and returns the same.
 func (s *Store) Stop() error {
 	s.stopOnce.Do(func() {
-		// The file goes first, so that nobody finds a store that is going; the lock
-		// goes last, when the child no longer writes.
+		// The file is removed first, so that nobody finds a store that is ending; the
+		// lock is released last, when the child no longer writes.
 		s.stopErr = errors.Join(removeStoreFile(s.dir), s.backend.stop())
 		s.lock.release()
 	})

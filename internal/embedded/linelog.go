@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// maxLine is the longest piece that is held back in hope of its end.
+// maxLine is how much of a line is held back while its end is missing.
 const maxLine = 4096
 
 // lineLog is a writer that logs each line at debug level. It has one writer at a

@@ -23,7 +23,7 @@ func (e *InUseError) Error() string {
 	if e.PID != 0 {
 		owner = fmt.Sprintf("process %d", e.PID)
 	}
-	return fmt.Sprintf("data directory %s is in use by %s: stop that one, choose another directory with --data-dir, "+
+	return fmt.Sprintf("data directory %s is in use by %s: stop that process, choose another directory with --data-dir, "+
 		"or share a Redis with --redis URL", e.Dir, owner)
 }
 
@@ -33,7 +33,7 @@ type dirLock struct{ file *os.File }
 
 // acquire locks the directory and writes our pid into the lock file. The file
 // stays when the lock is released: removing it would let two processes lock two
-// files of the same name.
+// different files of the same name.
 func acquire(dir string) (*dirLock, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -53,7 +53,7 @@ func acquire(dir string) (*dirLock, error) {
 	return &dirLock{file}, nil
 }
 
-// release gives the directory free.
+// release releases the directory.
 func (l *dirLock) release() { _ = l.file.Close() }
 
 func writePID(file *os.File) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// tick is how often the imitation's clock is moved. Left to move by itself
-// (ClockTTL) it walks all keys at each command, which at some thousand jobs makes
+// tick is how often the imitation's clock is moved. If left to move on its own
+// (ClockTTL), it walks all keys at each command, which with some thousand jobs makes
 // everything ten times slower.
 const tick = 100 * time.Millisecond
 
@@ -40,7 +40,7 @@ func startMemory() (*memory, error) {
 	return m, nil
 }
 
-// expire lets keys with a time to live end, until quit; then it closes the server.
+// expire lets keys expire, until quit; then it closes the server.
 func (m *memory) expire() {
 	defer close(m.ended)
 	defer m.server.Close()

@@ -8,8 +8,8 @@ import (
 )
 
 // endOrphan ends a redis-server that still serves our socket. We hold the lock, so
-// it has lost its daemon: where the system cannot kill it with its parent it lives
-// on, and two servers on one append-only file would ruin it.
+// that server has lost its daemon: where the system cannot kill it with its parent
+// it lives on, and two servers would ruin their common append-only file.
 func endOrphan(ctx context.Context, socket string) error {
 	var dialer net.Dialer
 	for {
@@ -20,7 +20,7 @@ func endOrphan(ctx context.Context, socket string) error {
 			}
 			return nil // nobody is there
 		}
-		// It ends without an answer; until then each round asks again.
+		// A server that obeys ends without an answer; until then each round asks again.
 		_ = conn.SetDeadline(time.Now().Add(time.Second))
 		if _, err := conn.Write([]byte("SHUTDOWN\r\n")); err == nil {
 			_, _ = conn.Read(make([]byte, 256))

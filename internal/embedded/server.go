@@ -19,10 +19,10 @@ const (
 	stopGrace = 10 * time.Second
 	// maxRestarts is how often a child that dies young is started again.
 	maxRestarts = 5
-	// matureAfter is the age at which a child's earlier deaths are forgotten.
+	// matureAfter is the age at which a child's predecessors' deaths are forgotten.
 	matureAfter = time.Minute
-	// firstPause is the wait before the second restart in a row; it doubles with
-	// each. The first restart is at once.
+	// firstPause is the wait before the second restart in a row; each further wait is
+	// twice as long. The first restart happens at once.
 	firstPause = 100 * time.Millisecond
 )
 
@@ -36,7 +36,7 @@ type server struct {
 
 	cancel context.CancelFunc // asks supervise to end
 	ended  chan struct{}      // closed by supervise when it has ended
-	failed error              // why; set before ended is closed
+	failed error              // why it ended; set before ended is closed
 	pid    atomic.Int64       // of the present child
 }
 
@@ -76,8 +76,8 @@ func (s *server) spawn(ctx context.Context) (*redisproc.Process, error) {
 		return nil, err
 	}
 	if err := proc.Ready(ctx, "unix", s.socket, ""); err != nil {
-		// By SIGTERM: while it loads it has nothing to lose, and after that it may
-		// have something to write.
+		// By SIGTERM: while the child loads it has nothing to lose, and after that it
+		// may have something to write.
 		return nil, errors.Join(err, proc.Stop(stopGrace))
 	}
 	s.pid.Store(int64(proc.PID()))
@@ -100,7 +100,7 @@ func (s *server) supervise(ctx context.Context, proc *redisproc.Process) {
 		if time.Since(born) > matureAfter {
 			deaths = 0
 		}
-		s.log.Error("the embedded redis-server died and is started again", "pid", proc.PID(), "error", proc.Err())
+		s.log.Error("the embedded redis-server died and is being started again", "pid", proc.PID(), "error", proc.Err())
 		proc, s.failed = s.respawn(ctx, &deaths)
 		if proc == nil {
 			return
@@ -112,7 +112,7 @@ func (s *server) supervise(ctx context.Context, proc *redisproc.Process) {
 // one after the other. It returns nil when ctx ends first, or, with the last
 // error, when there were too many.
 func (s *server) respawn(ctx context.Context, deaths *int) (*redisproc.Process, error) {
-	err := errors.New("it starts, then dies") // if spawn never tells a better reason
+	err := errors.New("it starts, then dies") // unless spawn gives a better reason
 	for {
 		*deaths++
 		if *deaths > maxRestarts {
@@ -156,7 +156,7 @@ func (s *server) err() error { return s.failed }
 
 func (s *server) stop() error {
 	select {
-	case <-s.ended: // it had given up by itself, which Err has told
+	case <-s.ended: // it had given up on its own, and Err has said why
 		return nil
 	default:
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 )
 
-// ErrNoStore says that no store runs in a data directory. Errors that wrap it tell
+// ErrNoStore says that no store runs in a data directory. Errors that wrap it say
 // how to start one.
 var ErrNoStore = errors.New("no running store")
 
@@ -46,7 +46,7 @@ func Find(dir string) (url string, err error) {
 		return "", fmt.Errorf("store file %s: %w: remove it and restart the daemon", storeFilePath(dir), err)
 	}
 	if err := ping(file.URL); err != nil {
-		return "", noStore(dir, fmt.Sprintf(" (the one of process %d does not answer: %v)", file.PID, err))
+		return "", noStore(dir, fmt.Sprintf(" (the store of process %d does not answer: %v)", file.PID, err))
 	}
 	return file.URL, nil
 }
@@ -71,7 +71,7 @@ func ping(url string) error {
 	return err
 }
 
-// writeStoreFile puts the file in place as a whole: a reader sees all or nothing.
+// writeStoreFile puts the file in place as a whole: a reader sees all of it or nothing.
 func writeStoreFile(dir string, kind Kind, url string) error {
 	raw, err := json.Marshal(storeFile{PID: os.Getpid(), URL: url, Kind: kind})
 	if err != nil {

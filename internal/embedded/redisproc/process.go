@@ -25,14 +25,14 @@ type Process struct {
 }
 
 // Start runs the redis-server at path with the given arguments. What the server
-// prints goes to output (which may be nil), and its last lines into errors.
+// prints goes to output (which may be nil), and its last lines go into errors.
 // Start does not wait until the server answers: see Process.Ready.
 func Start(path string, args []string, output io.Writer) (*Process, error) {
 	log := &tail{next: output}
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = childAttr()
-	// A server that is rewriting its file has a child that holds our pipe open.
+	// A server that is rewriting its file has a child that keeps our pipe open.
 	cmd.WaitDelay = time.Second
 	p := &Process{cmd: cmd, log: log, done: make(chan struct{})}
 
@@ -62,7 +62,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed once the child has ended and been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err tells how the child ended, with the last lines it printed. It is nil while
+// Err says how the child ended, with the last lines it printed. It is nil while
 // the child runs and after a clean exit.
 func (p *Process) Err() error {
 	select {

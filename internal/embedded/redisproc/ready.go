@@ -15,7 +15,7 @@ import (
 // ErrNotOurs is returned by Ready when some other server answers at the address.
 var ErrNotOurs = errors.New("another redis-server answers at this address")
 
-// pollEvery is the pause between two questions to a server that is not up yet.
+// pollEvery is the pause between two attempts to reach a server that is not up yet.
 const pollEvery = 5 * time.Millisecond
 
 // Ready waits until the child answers at the address ("tcp" or "unix") and has
@@ -23,7 +23,7 @@ const pollEvery = 5 * time.Millisecond
 // port may be taken by another server between choosing and binding it; that is
 // ErrNotOurs. password is empty where the server asks for none.
 //
-// Ready returns early when the child ends, with its last words.
+// If the child ends, Ready returns early, with the child's last words.
 func (p *Process) Ready(ctx context.Context, network, addr, password string) error {
 	for {
 		pid, err := ask(ctx, network, addr, password)
@@ -53,7 +53,7 @@ func (p *Process) ended() error {
 
 // ask connects and returns the process id of the server that answers. It fails
 // while the server is still loading. The few words of protocol are written out
-// here because a client library retries, pools and logs, all in the way here.
+// because a client library retries, pools and logs, all of which gets in the way here.
 func ask(ctx context.Context, network, addr, password string) (int, error) {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, network, addr)
