@@ -22,7 +22,7 @@ type Severity int
 
 // The severities, least first.
 const (
-	Note   Severity = iota // could not be checked, or good to know
+	Note   Severity = iota // something could not be checked, or is good to know
 	Warn                   // jobs may be lost by a crash, or soon
 	Refuse                 // jobs will be lost or stuck: do not start on it
 )
@@ -60,7 +60,7 @@ func (p Problem) String() string {
 	return text
 }
 
-// Check asks the server, or each primary of a cluster, whether it can be trusted
+// Check finds out whether the server, or each primary of a cluster, can be trusted
 // with jobs, and returns what speaks against it, worst first: its settings, its
 // state, and which of the rights that our programs need are missing. It leaves
 // nothing behind. What it may not look at (CONFIG, CLUSTER INFO) is a Note. A server
@@ -130,7 +130,7 @@ func checkServer(ctx context.Context, client *redis.Client, asCluster bool) []Pr
 	return append(problems, rights(ctx, client, asCluster)...)
 }
 
-// isWhole reports whether it is a Redis, and not something that speaks like one.
+// isWhole reports whether INFO comes from a Redis, and not from something that speaks like one.
 func isWhole(info map[string]string) bool { return info["maxmemory_policy"] != "" }
 
 // silent is the problem with a server that answers nothing useful: it is away, or it
@@ -153,7 +153,7 @@ func examine(info map[string]string, asCluster bool) []Problem {
 
 	switch policy, known := info["maxmemory_policy"]; {
 	case !known:
-		add(Note, "settings not checked: INFO tells no maxmemory_policy, so this is not a whole Redis", "")
+		add(Note, "settings not checked: INFO has no maxmemory_policy, so this is not a whole Redis", "")
 		return found
 	case policy == "noeviction":
 	case info["maxmemory"] == "0":
@@ -199,7 +199,7 @@ func clusterState(ctx context.Context, client *redis.Client) []Problem {
 	return nil
 }
 
-// fsync says what a power failure costs. It wants the right to CONFIG GET, which a daemon need not
+// fsync says what a power failure costs. It needs the right to CONFIG GET, which a daemon need not
 // have.
 func fsync(ctx context.Context, client *redis.Client, info map[string]string) []Problem {
 	if info["aof_enabled"] != "1" {
@@ -214,7 +214,7 @@ func fsync(ctx context.Context, client *redis.Client, info map[string]string) []
 			Fix: "want CONFIG SET appendfsync everysec"}}
 	case value == "everysec":
 		return []Problem{{Severity: Note, Text: "appendfsync everysec: a crash of Redis costs nothing, a power failure up to 2 s",
-			Fix: "where that is too much: CONFIG SET appendfsync always"}}
+			Fix: "if that is too much: CONFIG SET appendfsync always"}}
 	}
 	return nil
 }
@@ -223,10 +223,10 @@ func fsync(ctx context.Context, client *redis.Client, info map[string]string) []
 func memory(info map[string]string) []Problem {
 	most, used := number(info, "maxmemory"), number(info, "used_memory")-number(info, "mem_not_counted_for_evict")
 	if most > 0 && used >= most/10*8 {
-		p := Problem{Severity: Warn, Text: fmt.Sprintf("used_memory %d of maxmemory %d: soon new jobs are refused", used, most),
+		p := Problem{Severity: Warn, Text: fmt.Sprintf("used_memory %d of maxmemory %d: new jobs will soon be refused", used, most),
 			Fix: "want more memory, or fewer jobs waiting (depth)"}
 		if used >= most {
-			p.Text = fmt.Sprintf("used_memory %d of maxmemory %d: new jobs are refused, what waits still leaves", used, most)
+			p.Text = fmt.Sprintf("used_memory %d of maxmemory %d: new jobs are refused, those that wait still leave", used, most)
 		}
 		return []Problem{p}
 	}
@@ -245,7 +245,7 @@ func number(info map[string]string, field string) int64 {
 // oldest is the first version with all commands that scripts call: LPOS came with it.
 const oldest = "6.0.6"
 
-// older compares versions. A part that is no number counts as 0.
+// older compares versions. A part that is not a number counts as 0.
 func older(a, b string) bool {
 	parts := func(v string) (n [3]int) {
 		for i, part := range strings.SplitN(v, ".", 3) {
@@ -262,7 +262,7 @@ func clock(ctx context.Context, client *redis.Client) []Problem {
 	before := time.Now()
 	theirs, err := client.Time(ctx).Result()
 	if err != nil {
-		return nil // whether TIME may be called, rights says
+		return nil // rights says whether TIME may be called
 	}
 	trip := time.Since(before)
 	ahead, word := theirs.Sub(before.Add(trip/2)), "ahead of"
@@ -272,7 +272,7 @@ func clock(ctx context.Context, client *redis.Client) []Problem {
 	if ahead < time.Second+trip {
 		return nil
 	}
-	return []Problem{{Severity: Note, Text: fmt.Sprintf("its clock is %s %s this host's: slots do not mind, they follow Redis' alone; times that people give do",
+	return []Problem{{Severity: Note, Text: fmt.Sprintf("its clock is %s %s this host's: slots are not affected, since they follow Redis' clock alone; times that people give are",
 		ahead.Round(10*time.Millisecond), word), Fix: "want NTP on both"}}
 }
 

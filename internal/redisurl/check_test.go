@@ -50,7 +50,7 @@ func TestExamine(t *testing.T) {
 		{"no AOF", "aof_enabled:0", false, []string{"warn: appendonly no"}},
 		{"disk full", "aof_last_write_status:err rdb_last_bgsave_status:err", false,
 			[]string{"warn: aof_last_write_status err", "warn: rdb_last_bgsave_status err"}},
-		{"nearly full", "maxmemory:1000 used_memory:900 mem_not_counted_for_evict:50", false, []string{"warn: used_memory 850 of maxmemory 1000: soon"}},
+		{"nearly full", "maxmemory:1000 used_memory:900 mem_not_counted_for_evict:50", false, []string{"warn: used_memory 850 of maxmemory 1000: new jobs will soon"}},
 		{"full of what replicas are owed", "maxmemory:1000 used_memory:900 mem_not_counted_for_evict:200", false, nil},
 		{"full", "maxmemory:1000 used_memory:1000", false, []string{"warn: new jobs are refused"}},
 		{"nothing bounds it", "used_memory_rss:900 total_system_memory:1000", false, []string{"warn: no maxmemory"}},

@@ -15,10 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Explain says of the error of a client's first command what is wrong with the connection, and what
-// to do about it. Where the error alone does not tell, since the other side was silent or hung up,
-// it connects once more to see whether that speaks TLS. Neither text holds a password, nor anything
-// that a terminal would obey.
+// Explain says, from the error of a client's first command, what is wrong with the connection and
+// what to do about it. If the error alone does not show it, since the other side was silent or hung
+// up, it connects once more to see whether the other side speaks TLS. Neither text holds a
+// password, nor anything that a terminal would obey.
 func Explain(ctx context.Context, client redis.UniversalClient, err error) (text, fix string) {
 	to := endpointOf(client)
 	var reply redis.Error
@@ -35,7 +35,7 @@ func Explain(ctx context.Context, client redis.UniversalClient, err error) (text
 
 // endpoint is where a client connects to.
 type endpoint struct {
-	network, addr string // addr is "" where that is for sentinels to say
+	network, addr string // addr is "" where sentinels name it
 	tls           bool
 	user          string
 	db            int
@@ -69,12 +69,12 @@ func (e endpoint) refusal(said string) (text, fix string) {
 		{"ERR invalid password", "it does not take the password that it was given", "want the one in the URL that the server knows"},
 		{"ERR AUTH", "it knows no password, and was given one", "want a URL without one, or the one of another server"},
 		{"NOPERM", user + " may not do what is needed", "want the rights of deploy/users.acl; `shaper doctor` lists what is missing"},
-		{"ERR DB index is out of range", fmt.Sprintf("it has no database %d", e.db), "want a lower one at the end of the URL, mostly 0 to 15: its setting `databases` says how many there are"},
+		{"ERR DB index is out of range", fmt.Sprintf("it has no database %d", e.db), "want a lower one at the end of the URL, usually 0 to 15: its setting `databases` says how many there are"},
 		{"ERR SELECT is not allowed in cluster mode", "it is a node of a cluster, which has only database 0", "want a redis-cluster:// URL without a number"},
-		{"ERR This instance has cluster support disabled", "it is no node of a cluster", "want a redis:// URL"},
+		{"ERR This instance has cluster support disabled", "it is not a node of a cluster", "want a redis:// URL"},
 		{"LOADING", "it is loading its data", "try again when it has"},
 		{"MASTERDOWN", "it is a replica that has lost its primary", "want the primary"},
-		{"BUSY", "a script keeps it busy", "SCRIPT KILL on the server ends that"},
+		{"BUSY", "a script keeps it busy", "SCRIPT KILL on the server ends the script"},
 		{"DENIED", "it serves only its own machine (protected mode)", "want a password or `protected-mode no` there, and a network that is safe"},
 		{"ERR max number of clients", "it has as many connections as it allows", "want a larger `maxclients`, or fewer clients"},
 		{"ERR unknown command", "what answers there is not a whole Redis", "want the address of a Redis of version " + oldest + " or later"},
@@ -86,10 +86,10 @@ func (e endpoint) refusal(said string) (text, fix string) {
 	return "it refuses: " + said, "want a Redis, of version " + oldest + " or later, at that address"
 }
 
-// notRedis is how go-redis begins to tell of an answer that it cannot read.
+// notRedis begins go-redis' error about an answer that it cannot read.
 const notRedis = "redis: can't parse"
 
-// failure explains why nothing was said that could be read.
+// failure explains why there was no answer that could be read.
 func (e endpoint) failure(ctx context.Context, err error) (text, fix string) {
 	var name *net.DNSError
 	var record tls.RecordHeaderError
@@ -112,46 +112,46 @@ func (e endpoint) failure(ctx context.Context, err error) (text, fix string) {
 	case errors.As(err, &record):
 		return plain, "want redis:// in place of rediss://, or the port at which it does"
 	case errors.As(err, &cert):
-		return fmt.Sprintf("its certificate is not trusted: %v", cert.Err), "want one for that host, of an authority that this machine knows (SSL_CERT_FILE)"
+		return fmt.Sprintf("its certificate is not trusted: %v", cert.Err), "want one for that host, from an authority that this machine knows (SSL_CERT_FILE)"
 	case is(syscall.ECONNREFUSED):
-		return "nothing listens there: " + err.Error(), "is it running, and the URL right?"
+		return "nothing listens there: " + err.Error(), "is it running, and is the URL right?"
 	case is(fs.ErrNotExist):
-		return "there is no such socket: " + err.Error(), "is it running, and its `unixsocket` that one?"
+		return "there is no such socket: " + err.Error(), "is it running, and is that its `unixsocket`?"
 	case is(fs.ErrPermission):
 		return "this user may not open it: " + err.Error(), "see its `unixsocketperm`"
 	case is(syscall.EHOSTUNREACH, syscall.ENETUNREACH):
-		return "no way leads there: " + err.Error(), "is the address right, and the network up?"
+		return "there is no route to it: " + err.Error(), "is the address right, and is the network up?"
 	case strings.Contains(err.Error(), notRedis):
-		return "what answers there is no Redis: " + err.Error(), "want the port of a Redis"
+		return "what answers there is not a Redis: " + err.Error(), "want the port of a Redis"
 	case is(context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		if e.tls && e.speaksPlain(ctx) {
 			return plain, "want redis:// in place of rediss://, or the port at which it does"
 		}
-		return "no answer in time: " + err.Error(), "is the address right, no firewall between, and the server neither stopped nor overloaded?"
+		return "no answer in time: " + err.Error(), "is the address right, is there no firewall in between, and is the server neither stopped nor overloaded?"
 	case is(io.EOF, syscall.ECONNRESET, syscall.EPIPE):
 		if !e.tls && e.speaksTLS(ctx) {
 			return secure, "want rediss:// in place of redis://, or the port at which it does not"
 		}
-		return "it hangs up: " + err.Error(), "is that a Redis, and not one that stops or has `maxclients` connections?"
+		return "it hung up: " + err.Error(), "is that a Redis, and not one that is stopping or has `maxclients` connections?"
 	}
-	return "no answer: " + err.Error(), "is it running, and the URL right?"
+	return "no answer: " + err.Error(), "is it running, and is the URL right?"
 }
 
-// sentinels explains why none of them names the primary.
+// sentinels explains why no sentinel names the primary.
 func sentinels(err error) (text, fix string) {
 	switch said := err.Error(); {
 	case strings.Contains(said, "unknown command"):
-		return "what answers there is no sentinel", "want a redis:// URL, or the port of the sentinels, mostly 26379"
+		return "what answers there is no sentinel", "want a redis:// URL, or the port of the sentinels, usually 26379"
 	case strings.Contains(said, redis.Nil.Error()):
 		return "the sentinels know no primary of that name", "want master= in the URL as they call it"
 	}
-	return err.Error(), "are the sentinels running, and the URL right?"
+	return err.Error(), "are the sentinels running, and is the URL right?"
 }
 
-// probeWithin is how long the other side is looked at.
+// probeWithin is how long a look at the other side may take.
 const probeWithin = time.Second
 
-// speaksPlain reports whether it answers as a Redis without TLS does.
+// speaksPlain reports whether the other side answers as a Redis without TLS does.
 func (e endpoint) speaksPlain(ctx context.Context) bool {
 	conn, err := e.dial(ctx)
 	if err != nil {
@@ -166,7 +166,8 @@ func (e endpoint) speaksPlain(ctx context.Context) bool {
 	return err == nil && (sign[0] == '+' || sign[0] == '-')
 }
 
-// speaksTLS reports whether it greets as a TLS server does, whoever it is: nothing is told to it.
+// speaksTLS reports whether the other side greets as a TLS server does. Whoever it is, it is told
+// nothing.
 func (e endpoint) speaksTLS(ctx context.Context) bool {
 	conn, err := e.dial(ctx)
 	if err != nil {
@@ -180,7 +181,7 @@ func (e endpoint) speaksTLS(ctx context.Context) bool {
 
 func (e endpoint) dial(ctx context.Context) (net.Conn, error) {
 	if e.addr == "" {
-		return nil, errors.New("nobody told where")
+		return nil, errors.New("no address is known")
 	}
 	conn, err := (&net.Dialer{Timeout: probeWithin}).DialContext(context.WithoutCancel(ctx), e.network, e.addr)
 	if err == nil {

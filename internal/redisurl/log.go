@@ -9,7 +9,7 @@ import (
 )
 
 // SetLogger sends the lines that go-redis prints on its own (failed dials, pool
-// trouble, failovers) to log, as warnings. It holds for every client of the
+// trouble, failovers) to log, as warnings. It applies to every client of the
 // process, and may be called at any time.
 func SetLogger(log *slog.Logger) {
 	redis.SetLogger(slogAdapter{log})

@@ -14,7 +14,7 @@ import (
 // schemes lists what a URL may begin with, for messages.
 const schemes = "redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://"
 
-// readReplicas are go-redis' options that send reads elsewhere than to the
+// readReplicas are go-redis' options that send reads to servers other than the
 // primary. Our scripts and reads must see the latest write.
 var readReplicas = []string{"read_only", "replica_only", "route_by_latency", "route_randomly", "use_disconnected_replicas"}
 
@@ -121,7 +121,7 @@ func (p parts) cluster() (*redis.ClusterOptions, error) {
 	return opts, nil
 }
 
-// checkDB wants at most a number as path.
+// checkDB wants the path to be a number, or empty.
 func (p parts) checkDB() error {
 	db := strings.Trim(p.path, "/")
 	if db == "" {
@@ -134,7 +134,7 @@ func (p parts) checkDB() error {
 }
 
 // plain strips the library's own prefix from an error. An error of net/url quotes
-// the whole URL, with the password in it, so nothing of it is kept.
+// the whole URL, with the password in it, so none of its text is kept.
 func plain(err error) error {
 	if err == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 var secretOption = regexp.MustCompile(`(?i)([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*`)
 
 // Redact returns the URL fit for a message: what may be a password is "***". It
-// works on any text, however broken, and rather hides too much: with an @
-// somewhere, all before the last one but the user's name.
+// works on any text, however broken, and hides too much rather than too little: with
+// an @ anywhere, all before the last @ except the user's name.
 func Redact(raw string) string {
 	head, rest := "", raw
 	if scheme, after, found := strings.Cut(raw, "://"); found {

@@ -1,4 +1,4 @@
-// Package redisurl turns the value of a --redis flag into a client, and tells
+// Package redisurl turns the value of a --redis flag into a client, and finds out
 // whether the Redis behind it can be trusted with jobs.
 //
 // No error or log line of this package holds a password.
@@ -13,23 +13,23 @@ import (
 
 // Timeouts where the URL sets none (dial_timeout, read_timeout, write_timeout).
 //
-// ReadTimeout, which is that of writes too, is how long a connection whose other side is gone, or a
-// network that swallows what is sent, keeps a call; then it is made again, which every call of ours
-// may be. At go-redis' default of 3 s nothing started for 3 to 5 s after a network was back. A
-// Redis that stands still for longer than it counts as gone meanwhile.
+// ReadTimeout, which applies to writes too, is how long a call hangs on a connection whose other
+// side is gone, or on a network that swallows what is sent; then the call is made again, which is
+// safe for every call of ours. At go-redis' default of 3 s nothing started for 3 to 5 s after a
+// network was back. A Redis that stands still for longer than ReadTimeout counts as gone meanwhile.
 const (
 	DialTimeout = 2 * time.Second
 	ReadTimeout = 1500 * time.Millisecond
 )
 
-// dialAttempts is how often one command's attempt dials. Commands are retried as
+// dialAttempts is how often one attempt at a command dials. Commands are retried as
 // a whole already; at go-redis' default of 5 the two multiply, and a host that
-// swallows packets keeps a command for 40 s instead of 8.
+// swallows packets holds up a command for 40 s instead of 8.
 const dialAttempts = 1
 
-// clusterReload is how often a cluster client learns the topology anew. At
+// clusterReload is how often a cluster client reads the topology anew. At
 // go-redis' default of 60 s a failover that answers with "connection refused"
-// rather than MOVED is an outage of up to a minute: nothing else tells the client.
+// rather than MOVED causes an outage of up to a minute: nothing else tells the client.
 const clusterReload = time.Second
 
 // Config is what a program decides and a URL does not. The zero value serves.
@@ -55,7 +55,7 @@ type Config struct {
 // go-redis: dial_timeout=1s, pool_size=20, … In a sentinel URL the part before
 // the @ is for the sentinels, and username= and password= are for the Redis
 // servers behind them, as asynq and go-redis read it. redis-socket is another
-// name of unix.
+// name for unix.
 //
 // Open does not connect: a server that is away shows at the first command. The
 // client obeys the deadline of a command's context.
@@ -96,7 +96,7 @@ func Open(url string, o Config) (redis.UniversalClient, error) {
 	return client, nil
 }
 
-// fill sets what the URL left open.
+// fill sets what the URL leaves open.
 func (o Config) fill(name *string, pool *int, dial, read, write *time.Duration) {
 	setDefault(name, o.Name)
 	setDefault(pool, o.PoolSize)

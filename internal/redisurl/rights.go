@@ -12,17 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The ways in which a probe may call a command, so that it changes nothing: on a key that does not
-// exist (none), or, where that would make it, on a string (held), which is refused for a list, a
-// hash or a set. Redis looks at rights first.
+// The keys on which a probe calls a command without changing anything: a key that does not exist
+// (none), or, where the command would create that, a string (held), which commands for lists,
+// hashes and sets refuse. Redis checks rights first.
 const (
 	none = "{none}"
 	held = "{held}"
 )
 
 // probes are the commands that scripts, our programs and asynq call (and those of a departure log),
-// each in a harmless form. The first makes the string. Twin: deploy/users.acl, which a test
-// compares.
+// each in a harmless form. The first makes the string. deploy/users.acl must name the same
+// commands; a test compares them.
 var probes = []string{
 	"set {held} x px 10000",
 	"get {none}", "mget {none}", "incr {held}", "setex {held} 0 x",
@@ -42,7 +42,7 @@ var probes = []string{
 // lack collects what a user may not do, as rules of ACL SETUSER.
 type lack struct{ commands, keys, channels []string }
 
-// note files the answer to a command, which touched what the rule `of` allows.
+// note files the answer to a command that touched what the rule `of` allows.
 func (l *lack) note(command, of string, err error) {
 	switch {
 	case isUnknown(err), isDenial(err) && strings.Contains(err.Error(), "permissions to run"):
@@ -64,7 +64,7 @@ func rights(ctx context.Context, client *redis.Client, asCluster bool) []Problem
 	for _, space := range []struct {
 		rule   string
 		probes []string
-	}{{"~shaper:*", probes}, {"~asynq:*", []string{"get {none}", "del {none}"}}} { // commands once, each kind of key
+	}{{"~shaper:*", probes}, {"~asynq:*", []string{"get {none}", "del {none}"}}} { // commands once, keys of each kind
 		prefix := strings.Trim(space.rule, "~*") + "{" + tag + "}:doctor:"
 		if err := l.try(ctx, client, prefix, space.rule, space.probes); err != nil {
 			return []Problem{silent(ctx, client, err)}
@@ -97,11 +97,11 @@ func (l *lack) try(ctx context.Context, client *redis.Client, prefix, rule strin
 				return err
 			}
 			l.note(args[0].(string), rule, err)
-			if err != nil { // without the string the others would make what they are to be refused for
+			if err != nil { // without the string, the probes on it would create their keys
 				probes = slices.DeleteFunc(slices.Clone(probes), func(p string) bool { return strings.Contains(p, held) })
 				return l.try(ctx, client, prefix, rule, probes)
 			}
-			defer client.Del(context.WithoutCancel(ctx), prefix+"held") // should that be refused, it goes by itself
+			defer client.Del(context.WithoutCancel(ctx), prefix+"held") // if that is refused, the key expires
 			continue
 		}
 		commands = append(commands, args[0].(string))
@@ -117,7 +117,7 @@ func (l *lack) try(ctx context.Context, client *redis.Client, prefix, rule strin
 	return nil
 }
 
-// problems says what is lacking, one problem for each kind.
+// problems says which rights are missing, one problem for each kind.
 func (l *lack) problems(client *redis.Client) []Problem {
 	var found []Problem
 	for _, kind := range []struct {
@@ -143,20 +143,20 @@ return ok and type(info) == 'string' and string.find(info, 'run_id:', 1, true) a
 func seesRestarts(ctx context.Context, client *redis.Client, key string) []Problem {
 	seen, err := client.Eval(ctx, restartProbe, []string{key}).Int()
 	if err != nil || seen == 1 || isDenial(client.Info(ctx, "server").Err()) {
-		return nil // what keeps scripts from running, or INFO from all, has been said
+		return nil // what keeps scripts from running, or everybody from INFO, has been reported
 	}
 	return []Problem{{Severity: Warn, Text: "scripts may not call INFO: after a restart that lost the last writes, a job may start too early"}}
 }
 
-// subscribe listens to a channel and says how that went.
+// subscribe tries to subscribe to a channel and returns the error, if any.
 func subscribe(ctx context.Context, client *redis.Client, channel string) error {
 	sub := client.Subscribe(ctx, channel)
 	_, err := sub.Receive(ctx)
 	return errors.Join(err, sub.Close())
 }
 
-// servedTag returns a hash tag that no downstream has, since it is no name, and, in a cluster,
-// whose slot the node serves.
+// servedTag returns a hash tag that no downstream has, since it is not a valid name, and whose slot
+// the node serves, in a cluster.
 func servedTag(ctx context.Context, client *redis.Client, asCluster bool) (string, error) {
 	const tries = 200
 	base := "-doctor" + strconv.FormatUint(rand.Uint64(), 36)
@@ -176,7 +176,7 @@ func servedTag(ctx context.Context, client *redis.Client, asCluster bool) (strin
 			return base + strconv.Itoa(i), nil
 		}
 	}
-	return base, nil // it serves few slots or none: MOVED tells of rights too
+	return base, nil // it serves few slots or none: rights are checked before MOVED is answered
 }
 
 // isReply reports whether an error is something that the server said.

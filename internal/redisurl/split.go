@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// parts is a URL cut into its pieces. net/url cannot do it, since a list of hosts
-// with ports is not a URL to it.
+// parts is a URL cut into its pieces. net/url cannot do that, since it takes no list
+// of hosts with ports.
 type parts struct {
 	scheme   string
 	userinfo string // still encoded, with its final @; or empty
@@ -20,8 +20,8 @@ type parts struct {
 	query    url.Values
 }
 
-// split cuts a URL into its pieces and refuses what is likely a password that was
-// not percent-encoded: read on as host, path or option it would end up in messages.
+// split cuts a URL into its pieces and refuses what is probably a password that was
+// not percent-encoded: taken for a host, path or option, it would end up in messages.
 func split(raw string) (parts, error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	if !found {
