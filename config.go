@@ -20,30 +20,31 @@ import (
 
 // Config is set once for a Queue. The zero Config is a producer: it offers jobs that others run.
 type Config struct {
-	// Policy and Tenants are the downstream's configuration, as a daemon's file is one: Start has
-	// it hold, as a whole, and fields that are not set are the defaults. What left it since it was
-	// applied last goes back to the defaults; one that has not changed leaves alone what was set by
-	// hand since. Where Redis loses it, it is applied again. All processes that give one should
-	// give the same: the last one started holds, and both sides log it.
+	// Policy and Tenants are the downstream's configuration, like a daemon's file: Start applies it
+	// as a whole, with defaults for fields that are not set. What has left the configuration since
+	// it was last applied goes back to the defaults; a configuration that has not changed leaves
+	// alone what was set by hand since. If Redis loses it, it is applied again. All processes that
+	// give one should give the same: that of the last one started is in force, and both sides log
+	// that they differ.
 	//
-	// Where Policy is zero and Tenants is nil, what is set stays as it is.
+	// If Policy is zero and Tenants is nil, what is set stays as it is.
 	Policy  DownstreamPolicy
 	Tenants map[string]Policy
 
-	Handler     asynq.Handler // what runs a job, a ServeMux with middleware too; nil = no job is run here
+	Handler     asynq.Handler // runs the jobs; may be a ServeMux with middleware; nil = no job runs here
 	Roles       Role          // what this process does; default: all if there is a Handler, else nothing
 	Concurrency int           // places: how many jobs run at a time in this process; default 10
 
-	// These four are asynq's own, so that what stands in an asynq.Config can be copied; see
+	// These four are asynq's own, so that they can be copied from an asynq.Config; see
 	// workers.Config.
 	BaseContext    func() context.Context // a handler's context has its values, and ends with it
-	ErrorHandler   asynq.ErrorHandler     // is told of each error that a handler returned
+	ErrorHandler   asynq.ErrorHandler     // is called with each error that a handler returns
 	IsFailure      func(error) bool       // whether an error costs an attempt; default: all do
 	RetryDelayFunc asynq.RetryDelayFunc   // how long a job waits after an error; default: the policy's backoff
 
 	Grace     time.Duration // how long Stop lets running jobs go on; default 30s
 	KillGrace time.Duration // how long Stop waits for them after it has ended their contexts; default 5s
-	TicketTTL time.Duration // how long a released job may be on its way to a worker before it is released anew; default 2s
+	TicketTTL time.Duration // how long a released job may be on its way to a worker before it is released again; default 2s
 
 	Client  ClientConfig          // how jobs are offered
 	Logger  *slog.Logger          // default slog.Default()
@@ -58,8 +59,8 @@ const (
 	RoleWorker                     // runs them; needs a Handler
 )
 
-// fill fills in defaults, and returns a *FieldError for what cannot be used and is nobody else's to
-// check.
+// fill fills in defaults, and returns a *FieldError for what cannot be used and nothing else
+// checks.
 func (c *Config) fill() error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()

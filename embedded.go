@@ -12,16 +12,16 @@ import (
 )
 
 // Embedded is a Redis that this process has started and owns, to try things with: a redis-server
-// where one is on PATH, else an imitation inside this process. It ends with the process, or by
+// where one is on PATH, else an imitation inside this process. It ends with the process, or with
 // Close.
 type Embedded struct {
 	store *store.Store
-	temp  string // a directory that goes with it; "" = none
+	temp  string // a directory that Close removes; "" = none
 }
 
-// OpenEmbedded starts one that keeps its data in dir, and returns once it answers. A dir belongs to
-// one process at a time; `shaper --data-dir DIR` and `enqueue --data-dir DIR` find it there. Where
-// dir is empty, nothing is left after Close. ctx bounds the start only.
+// OpenEmbedded starts an Embedded that keeps its data in dir, and returns once it answers. A dir
+// belongs to one process at a time; `shaper --data-dir DIR` and `enqueue --data-dir DIR` find it
+// there. If dir is empty, nothing is left after Close. ctx bounds the start only.
 func OpenEmbedded(ctx context.Context, dir string) (*Embedded, error) {
 	e := &Embedded{}
 	if dir == "" {
@@ -38,13 +38,14 @@ func OpenEmbedded(ctx context.Context, dir string) (*Embedded, error) {
 	return e, nil
 }
 
-// Client is connected to it, fit for Open, and closed by Close.
+// Client is connected to the Redis, fit for Open, and closed by Close.
 func (e *Embedded) Client() redis.UniversalClient { return e.store.Client }
 
-// Durable tells whether jobs outlive the process: not those of the imitation, nor without a dir.
+// Durable reports whether jobs outlive the process: they do not in the imitation, nor without a
+// dir.
 func (e *Embedded) Durable() bool { return !e.store.Fleeting && e.temp == "" }
 
-// String tells in a line what it is, where, and how durable.
+// String says in one line what the store is, where, and how durable.
 func (e *Embedded) String() string {
 	if e.temp != "" && !e.store.Fleeting {
 		return "a redis-server of its own, for this run only"

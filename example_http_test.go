@@ -15,8 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/policing/httplimit"
 )
 
-// A service takes jobs over HTTP. A middleware holds each client to a limit before anything is asked of
-// the queue, and what the queue refuses is answered alike: 429, with Retry-After.
+// A service takes jobs over HTTP. A middleware holds each client to a limit before the queue is
+// asked anything, and what the queue refuses gets the same answer: 429, with Retry-After.
 func Example_http() {
 	ctx := context.Background()
 	store, err := jobshaper.OpenEmbedded(ctx, "")
@@ -29,7 +29,7 @@ func Example_http() {
 		log.Fatal(err)
 	}
 	take := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tenant := r.Header.Get("X-Api-Key") // of a service that has checked it
+		tenant := r.Header.Get("X-Api-Key") // which the service has checked
 		result, err := queue.Offer(r.Context(), jobshaper.Spec{Tenant: tenant, Type: "mail:send"})
 		switch {
 		case err != nil:

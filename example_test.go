@@ -67,7 +67,7 @@ func Example() {
 	// done Nosferatu of acme true
 }
 
-// What does not fit is refused, and told when to come back. A refusal is a value.
+// A job that does not fit is refused, with a time to try again. A refusal is a value.
 func ExampleQueue_Enqueue_refused() {
 	ctx := context.Background()
 	store, err := jobshaper.OpenEmbedded(ctx, "")
@@ -143,10 +143,10 @@ func ExampleThrottled() {
 	// done after 2 starts, charged for 1
 }
 
-// The end of the context that Start was given begins an orderly stop, and Stop waits for it: what
-// runs may end, what waits stays in Redis for the next process.
+// The end of the context that Start was given begins an orderly stop, and Stop waits for it:
+// running jobs may end, and waiting jobs stay in Redis for the next process.
 func ExampleQueue_Stop() {
-	ctx, interrupt := context.WithCancel(context.Background()) // of a program: signal.NotifyContext
+	ctx, interrupt := context.WithCancel(context.Background()) // a program would use signal.NotifyContext
 	defer interrupt()
 	store, err := jobshaper.OpenEmbedded(ctx, "")
 	if err != nil {
@@ -192,7 +192,7 @@ func ExampleQueue_Stop() {
 	// later delayed
 }
 
-// A rate changed while jobs wait holds for them, too.
+// A rate that changes while jobs wait applies to them too.
 func ExampleQueue_Admin() {
 	ctx := context.Background()
 	store, err := jobshaper.OpenEmbedded(ctx, "")

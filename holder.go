@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	lookEvery = 3 * time.Second // how often a process looks whether its configuration still holds
-	lookBack  = 3 * lookEvery   // how long another process that has not looked counts as there
-	lookLong  = 10              // looks after which a configuration that is still applied in part was left so
+	lookEvery = 3 * time.Second // how often a process looks whether its configuration is still in force
+	lookBack  = 3 * lookEvery   // how long another process counts as alive after it last looked
+	lookLong  = 10              // after so many looks, a configuration that is still half applied counts as abandoned
 )
 
-// holder has the configuration of a Queue hold, and tells where another one does.
+// holder keeps the configuration of a Queue in force, and logs where another one is.
 type holder struct {
 	admin   *shaper.Admin
 	policy  DownstreamPolicy
@@ -27,12 +27,12 @@ type holder struct {
 	quit    context.CancelFunc // nil before start
 	done    sync.WaitGroup
 
-	mu     sync.Mutex // apply is called by a pool that found its store empty, too
+	mu     sync.Mutex // a pool that finds its store empty calls apply too
 	digest string
 
-	// Of the goroutine that looks.
+	// Used by the goroutine that looks, and by nothing else.
 	since  time.Time
-	told   map[string]bool // what was said already
+	told   map[string]bool // what was logged already
 	partly int             // looks in a row that saw the same configuration half applied
 	half   string          // its digest
 }
@@ -42,7 +42,7 @@ func newHolder(admin *shaper.Admin, downstream string, cfg Config) *holder {
 		log: cfg.Logger.With("downstream", downstream), told: map[string]bool{}}
 }
 
-// apply has the configuration hold, and tells what that changes.
+// apply puts the configuration in force, and logs what that changes.
 func (h *holder) apply(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,18 +57,18 @@ func (h *holder) apply(ctx context.Context) error {
 	case applied.Digest:
 		log.Info("the configuration has not changed since it was applied: what was set by hand since then stays")
 	default:
-		log.Info("the configuration is another one than before, and holds now", "before", applied.Before)
+		log.Info("the configuration differs from the one before, and is in force now", "before", applied.Before)
 	}
 	if n := len(applied.Left); n > 0 {
-		log.Info("tenants left the configuration: the defaults hold for them", "tenants", n, "names", listed(applied.Left))
+		log.Info("tenants left the configuration: the defaults apply to them", "tenants", n, "names", listed(applied.Left))
 	}
 	if applied.By != "" {
-		log.Error("another process applies another configuration, which holds in place of this one's: they need the same", "other", applied.By)
+		log.Error("another process applies another configuration, which is in force in place of this one's: they need the same", "other", applied.By)
 	}
 	return nil
 }
 
-// listed names the first of many.
+// listed joins names, and of many only the first.
 func listed(names []string) string {
 	const most = 20
 	if len(names) > most {
@@ -77,9 +77,9 @@ func listed(names []string) string {
 	return strings.Join(names, " ")
 }
 
-// look tells, once each, that another configuration holds than this process's, or that others have
-// another one. Where none holds, since Redis has lost it or its application was left half done, it
-// applies this process's.
+// look logs, once each, that a configuration other than this process's is in force, or that other
+// processes have another one. If none is in force, since Redis has lost it or its application was
+// left half done, look applies this process's.
 func (h *holder) look(ctx context.Context) error {
 	h.mu.Lock()
 	digest := h.digest
@@ -100,13 +100,13 @@ func (h *holder) look(ctx context.Context) error {
 	log := h.log.With("config", digest)
 	if s.Holds != digest {
 		h.once(s.Holds+" holds", func() {
-			log.Error("another process has applied another configuration: the last one started holds, and this one's does not", "holds", s.Holds)
+			log.Error("another process has applied another configuration: the last one started is in force, and this one's is not", "holds", s.Holds)
 		})
 		return nil
 	}
 	for _, other := range s.Others {
 		h.once(other, func() {
-			log.Error("another process has another configuration, which does not hold: this one's was applied last", "other", other)
+			log.Error("another process has another configuration, which is not in force: this one's was applied last", "other", other)
 		})
 	}
 	if len(s.Others) == 0 {
@@ -122,7 +122,7 @@ func (h *holder) once(what string, tell func()) {
 	}
 }
 
-// start looks after the configuration, which was applied, until ctx ends or stop.
+// start looks after the configuration, which has been applied, until ctx ends or stop is called.
 func (h *holder) start(ctx context.Context) {
 	ctx, h.quit = context.WithCancel(ctx)
 	h.since = time.Now()
@@ -136,7 +136,7 @@ func (h *holder) start(ctx context.Context) {
 			case <-tick.C:
 			}
 			if err := h.look(ctx); err != nil && ctx.Err() == nil {
-				h.log.Debug("whether the configuration holds could not be told", "err", err)
+				h.log.Debug("could not find out whether the configuration is in force", "err", err)
 			}
 		}
 	})

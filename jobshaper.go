@@ -12,26 +12,26 @@
 //
 // What a Queue promises:
 //
-//   - Spacing. Every start of a handler, of a retry and after a crash too, owns a slot of its own
-//     on its tenant's timeline, at least 1/rate after the one before, and happens between the slot
-//     and a tolerance (20 ms) after it. Idle time earns no credit: there is no burst.
+//   - Spacing. Every start of a handler, including retries and starts after a crash, owns a slot of
+//     its own on its tenant's timeline, at least 1/rate after the one before, and happens between
+//     the slot and a tolerance (20 ms) after it. Idle time earns no credit: there is no burst.
 //   - The rate is kept, not only not exceeded: with a backlog and a healthy worker, lateness does
 //     not add up.
 //   - Accepted means kept. A job that was accepted is run to an end, at least once: it starts again
 //     only where its worker died or was cut off, or where Redis lost what it had acknowledged. A
 //     handler that must not act twice can tell by the job's ID and its Attempt, see JobFrom.
-//   - Refused leaves no trace, and is a value, not an error: Result.Status, with the Reason and
-//     with RetryAfter, the least wait after which trying again makes sense. An error means that the
-//     input is invalid (ErrInvalid; a *FieldError names the field) or that Redis failed (ErrStore;
-//     offer the job again under the same ID).
+//   - Refused leaves no trace. A refusal is a value, not an error: Result.Status, with the Reason
+//     and with RetryAfter, the least wait after which trying again makes sense. An error means that
+//     the input is invalid (ErrInvalid; a *FieldError names the field) or that Redis failed
+//     (ErrStore; offer the job again under the same ID).
 //   - First in, first out within a tenant; what comes back goes to the front. Tenants do not hurt
 //     each other, and share by weight what they share.
 //
-// Handlers return nil for success; an error, and the job comes back after a backoff, until its
-// attempts are used up; Throttled, and the tenant is left alone for a while, at no charge; or an
-// error that wraps asynq.SkipRetry, and the job is dead at once.
+// A handler returns nil for success. If it returns an error, the job comes back after a backoff,
+// until its attempts are used up; if it returns Throttled, the tenant is left alone for a while, at
+// no charge; if it returns an error that wraps asynq.SkipRetry, the job is dead at once.
 //
-// OpenEmbedded gives a Redis to try all this with. docs/architecture.md tells how it works.
+// OpenEmbedded gives a Redis to try all this with. docs/architecture.md explains how it works.
 package jobshaper
 
 import (
@@ -48,8 +48,8 @@ import (
 	"github.com/jobshaper/jobshaper/workers"
 )
 
-// ErrNotStarted is wrapped by the error of an offer to a Queue that has something to start, and was
-// not: what it accepts might wait for ever.
+// ErrNotStarted is wrapped by the error of an offer to a Queue that has something to start, but was
+// not started: what it accepts might wait for ever.
 var ErrNotStarted = errors.New("not started")
 
 // Queue is this process's part in one downstream: it offers jobs to its tenants and, as its Config
@@ -67,13 +67,13 @@ type Queue struct {
 	life    sync.Mutex // held by Start and Stop, guards what follows
 	running bool
 	stopped bool
-	unhook  func() bool        // of the end of Start's context
-	end     context.CancelFunc // of what Start started
+	unhook  func() bool        // keeps the end of Start's context from calling Stop
+	end     context.CancelFunc // ends the context of what Start started
 }
 
-// Open returns a Queue that has not started. It does not talk to Redis. rdb stays its owner's to
-// close, after Stop; it must obey deadlines (ContextTimeoutEnabled). What cannot work is a
-// *FieldError here.
+// Open returns a Queue that has not started. It does not talk to Redis. The caller still owns rdb,
+// and closes it after Stop; rdb must obey deadlines (ContextTimeoutEnabled). For a Config that
+// cannot work, Open returns a *FieldError.
 func Open(rdb redis.UniversalClient, downstream string, cfg Config) (*Queue, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
@@ -109,19 +109,19 @@ func Open(rdb redis.UniversalClient, downstream string, cfg Config) (*Queue, err
 	return q, nil
 }
 
-// Start has the Config's policy hold, begins to run jobs, as far as the Config says so, and
-// returns. All that it starts runs until ctx ends or Stop is called; both end it in the order that
-// Stop tells, and Stop waits for either. Where it returns an error, nothing runs, and it may be
+// Start applies the Config's policy, begins to run jobs, as far as the Config says so, and returns.
+// All that it starts runs until ctx ends or Stop is called; both end it in the order that Stop
+// describes, and Stop waits for either. If Start returns an error, nothing runs, and Start may be
 // tried again. A Queue that was started or stopped cannot be started.
 //
-// A Queue without a Handler, a policy and a role has nothing to start, and needs no call.
+// A Queue with no Handler, no policy and no role has nothing to start, and needs no Start.
 func (q *Queue) Start(ctx context.Context) error {
 	q.life.Lock()
 	defer q.life.Unlock()
 	if q.running || q.stopped {
 		return fmt.Errorf("queue of %s was started or stopped before", q.downstream)
 	}
-	// While it starts, the end of ctx ends its calls; from then on it begins a Stop.
+	// While the Queue starts, the end of ctx ends its calls; once it has started, it begins a Stop.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, end)
 	if err := q.start(life); err != nil {
@@ -135,8 +135,8 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// start starts from the bottom up: what runs jobs must find the policy, and a ticket a worker. If
-// it fails, nothing runs.
+// start starts from the bottom up: what runs jobs must find the policy, and a ticket must find a
+// worker. If start fails, nothing runs.
 func (q *Queue) start(ctx context.Context) error {
 	if q.holder != nil {
 		if err := q.holder.apply(ctx); err != nil {
@@ -166,8 +166,8 @@ func (q *Queue) start(ctx context.Context) error {
 // then fails. In this order:
 //
 //  1. no more jobs are handed to workers that are about to go
-//  2. what runs may end within Config.Grace; then its context ends with ErrStopping, and what has
-//     not ended goes back to the front of its bucket, uncharged
+//  2. running jobs may end within Config.Grace; then their contexts end with ErrStopping, and those
+//     that have not ended go back to the front of their buckets, uncharged
 //
 // Jobs may still be offered: they wait in Redis, not here.
 func (q *Queue) Stop() {
@@ -195,7 +195,7 @@ func (q *Queue) Stop() {
 func (q *Queue) Downstream() string { return q.downstream }
 
 // Admin is the operator's view: policies, pauses, counts, dead jobs. It needs no Start. What it
-// sets holds at once, for the backlog too.
+// sets applies at once, to the backlog too.
 func (q *Queue) Admin() *Admin { return q.admin }
 
 // mayOffer returns an error where an accepted job might never run.
@@ -206,9 +206,9 @@ func (q *Queue) mayOffer() error {
 	return fmt.Errorf("queue of %s: %w: call Start before offering jobs", q.downstream, ErrNotStarted)
 }
 
-// Enqueue offers an asynq task as a job of a tenant. It takes the options that tell about the job
-// (asynq.TaskID, MaxRetry, Timeout, Retention, ProcessIn, ProcessAt, and MaxWait); the others are
-// an error that says why. What it returns is told at Offer.
+// Enqueue offers an asynq task as a job of a tenant. It takes the options that describe the job
+// (asynq.TaskID, MaxRetry, Timeout, Retention, ProcessIn, ProcessAt, and MaxWait); for any other it
+// returns an error that says why. It returns what Offer returns.
 func (q *Queue) Enqueue(ctx context.Context, tenant string, task *asynq.Task, opts ...asynq.Option) (Result, error) {
 	if err := q.mayOffer(); err != nil {
 		return Result{}, err
@@ -218,8 +218,8 @@ func (q *Queue) Enqueue(ctx context.Context, tenant string, task *asynq.Task, op
 
 // Offer offers one job, in one round trip. A refusal is a Result. With the policy Block it waits
 // for room until ctx ends. An error that wraps ErrInvalid has changed nothing; after one that wraps
-// ErrStore it is unknown whether the job was accepted, and the same job with the same ID can be
-// offered again.
+// ErrStore it is unknown whether the job was accepted, and the same job can be offered again with
+// the same ID.
 func (q *Queue) Offer(ctx context.Context, s Spec) (Result, error) {
 	if err := q.mayOffer(); err != nil {
 		return Result{}, err
@@ -245,13 +245,13 @@ func (q *Queue) Find(ctx context.Context, tenant, id string) (Job, error) {
 	return q.client.Find(ctx, tenant, id)
 }
 
-// Wait returns a job once it has ended, in whatever process; an error if ctx ends before.
+// Wait returns a job once it has ended, in whatever process; an error if ctx ends first.
 func (q *Queue) Wait(ctx context.Context, tenant, id string) (Job, error) {
 	return q.client.Wait(ctx, tenant, id)
 }
 
-// Cancel ends a job that has not ended, and returns the state that it is in now: StateCancelled;
-// StateRunning, then its handler's context ends with ErrCancelled; or how it had ended before.
+// Cancel ends a job that has not ended, and returns its state now: StateCancelled; StateRunning if
+// it runs, and then its handler's context ends with ErrCancelled; or how it had ended before.
 func (q *Queue) Cancel(ctx context.Context, tenant, id string) (State, error) {
 	return q.client.Cancel(ctx, tenant, id)
 }

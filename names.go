@@ -11,9 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper/workers"
 )
 
-// What a program says and hears. The names are those of the packages below, whose documentation
-// tells the rest: shaper (policies, jobs, Admin), workers (what a handler may ask and answer), and
-// buckets (rates).
+// What most programs need. The names are those of the packages below, whose documentation has the
+// rest: shaper (policies, jobs, Admin), workers (what a handler may ask and answer), and buckets
+// (rates).
 type (
 	DownstreamPolicy = shaper.DownstreamPolicy
 	Policy           = shaper.Policy
@@ -61,7 +61,7 @@ const (
 	RefuseUnknown = shaper.RefuseUnknown
 )
 
-// Errors to branch on. The last three are causes of a handler's context that has ended.
+// Errors to branch on. The last three are the causes for which a handler's context ends.
 var (
 	ErrInvalid   = shaper.ErrInvalid
 	ErrNotFound  = shaper.ErrNotFound
@@ -80,13 +80,13 @@ func ParseRate(s string) (Rate, error) { return buckets.ParseRate(s) }
 // MaxWait is an option of Enqueue: the job expires unstarted once it has waited longer than d.
 func MaxWait(d time.Duration) asynq.Option { return shaper.MaxWait(d) }
 
-// JobFrom tells a handler about the job that it runs.
+// JobFrom returns what a handler may know about the job that it runs.
 func JobFrom(ctx context.Context) (Info, bool) { return workers.JobFrom(ctx) }
 
 // SetResult keeps b as the result of the job that the handler of ctx runs, see Job.Result.
 func SetResult(ctx context.Context, b []byte) { workers.SetResult(ctx, b) }
 
-// Throttled is what a handler returns when the downstream asked to slow down: nothing of the job's
-// tenant starts for so long, the job goes back to the front, and is not charged for this attempt.
-// err may be nil. For every tenant of the downstream return a *ThrottledError.
+// Throttled is what a handler returns when the downstream asked to slow down: no job of the job's
+// tenant starts until after has passed, and the job goes back to the front and is not charged for
+// this attempt. err may be nil. For every tenant of the downstream return a *ThrottledError.
 func Throttled(after time.Duration, err error) error { return workers.Throttled(after, err) }

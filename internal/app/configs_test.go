@@ -92,11 +92,11 @@ func TestTwoConfigs(t *testing.T) {
 	holds(11)
 	second := begin(t, with(22, &two, "stays"))
 	holds(22)
-	two.until(t, "tenants left the configuration: the defaults hold for them")
+	two.until(t, "tenants left the configuration: the defaults apply to them")
 	two.until(t, "names=leaves")
 	one.until(t, "another process has applied another configuration")
 	two.until(t, "another process has another configuration")
-	if n := one.count("configuration is another one than before"); n > 0 {
+	if n := one.count("configuration differs from the one before"); n > 0 {
 		t.Errorf("the first daemon applied its own again, %d times", n)
 	}
 	first.end()
