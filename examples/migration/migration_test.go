@@ -88,7 +88,7 @@ func TestSameBeforeAndAfter(t *testing.T) {
 	}
 }
 
-// TestTheDocumentShowsThis: what one copies from there is what is compiled and run here.
+// TestTheDocumentShowsThis: what readers copy from the document is what is compiled and run here.
 func TestTheDocumentShowsThis(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/migrating-from-asynq.md")
 	if err != nil {
@@ -100,7 +100,7 @@ func TestTheDocumentShowsThis(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(doc), "```go\n"+string(source)+"```\n") {
-			t.Errorf("docs/migrating-from-asynq.md has not what stands in %s", file)
+			t.Errorf("docs/migrating-from-asynq.md does not show %s", file)
 		}
 	}
 }

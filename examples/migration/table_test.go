@@ -13,8 +13,8 @@ import (
 )
 
 // TestTheTableIsComplete: each function, method, type, variable, constant and field that asynq
-// exports has its row, so that a new version of asynq asks for the row of what it adds; and there
-// is no row of what asynq has not.
+// exports has its row, so a new version of asynq needs rows for what it adds; and there is no row
+// for what asynq does not have.
 func TestTheTableIsComplete(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/migrating-from-asynq.md")
 	if err != nil {

@@ -10,8 +10,8 @@ const bin = 100 * time.Millisecond
 
 var levels = []rune(" ▁▂▃▄▅▆▇█")
 
-// bars draws how many of the instants fall into each of the last columns bins, of which the last
-// one holds now. Bins begin at phase, or a whole number of bins before or after it.
+// bars draws how many of the instants fall into each of the last bins, one per column; the last bin
+// contains now. Bins begin at phase, or a whole number of bins before or after it.
 func bars(times []time.Time, phase, now time.Time, columns int) string {
 	last := floorDiv(now.Sub(phase), bin)
 	counts := make([]int, columns)
@@ -33,7 +33,7 @@ func meter(n, total, columns int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", columns-full)
 }
 
-// within returns how many of the instants are not before from, and before to.
+// within returns how many of the instants are in [from, to).
 func within(times []time.Time, from, to time.Time) int {
 	n := 0
 	for _, t := range times {

@@ -16,7 +16,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/app/verify"
 )
 
-// options are what a run is asked for.
+// options are what the user asks of a run.
 type options struct {
 	out     string // directory of the media files
 	tool    string // auto, ffmpeg or go
@@ -34,7 +34,7 @@ type file struct {
 func (f file) payload() []byte {
 	b, err := json.Marshal(map[string]string{"input": f.input, "output": f.output})
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // cannot happen with two strings
 	}
 	return b
 }
@@ -49,9 +49,9 @@ type farm struct {
 	log     *slog.Logger
 }
 
-// run is the program. It returns what it has reported on out. The error wraps context.Canceled if
-// ctx ended the farm: then the report is of what happened until then, and jobs that still waited
-// count as cancelled.
+// run is the program. It returns the report that it wrote to out. The error wraps context.Canceled
+// if ctx ended the farm: then the report covers what happened until then, and jobs that still
+// waited count as cancelled.
 func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 	begun := time.Now()
 	tool, err := chooseTool(opts.tool)
@@ -67,7 +67,7 @@ func run(ctx context.Context, opts options, out io.Writer) (report, error) {
 		return report{}, err
 	}
 
-	// A program of yours has a Redis already: redis.NewClient(…), with ContextTimeoutEnabled, is
+	// A program of your own has a Redis already: redis.NewClient(…), with ContextTimeoutEnabled, is
 	// all it needs.
 	store, err := jobshaper.OpenEmbedded(ctx, "")
 	if err != nil {
@@ -159,8 +159,8 @@ func (f *farm) watch(ctx context.Context, admin *jobshaper.Admin, produced <-cha
 	}
 }
 
-// settle cancels what still waits, which is nothing unless the farm was interrupted, and reads the
-// final counts.
+// settle cancels the jobs that still wait, of which there are none unless the farm was interrupted,
+// and reads the final counts.
 func (f *farm) settle(admin *jobshaper.Admin) (report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 )
 
 // ffmpegCommand transcodes one file, as cheaply as ffmpeg can: 160 pixels wide, encoders that every
-// build has, one thread. The same command stands in farm.yaml.
+// build has, one thread. farm.yaml has the same command.
 var ffmpegCommand = []string{
 	"ffmpeg", "-v", "error", "-nostdin", "-y", "-threads", "1", "-i", "file:{payload.input}",
 	"-vf", "scale=160:-2", "-c:v", "mpeg4", "-q:v", "6", "-c:a", "aac", "-b:a", "48k", "-threads", "1",
@@ -82,8 +82,8 @@ func checkClips(ctx context.Context, ffmpeg string, clips []string) error {
 	return nil
 }
 
-// output runs a command and returns what it writes. An error holds what it wrote to stderr, which
-// for ffmpeg, told to be quiet, is what went wrong.
+// output runs a command and returns what it writes. An error has what the command wrote to stderr;
+// ffmpeg, which is told to be quiet, writes there only what went wrong.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stdout, stderr bytes.Buffer

@@ -14,8 +14,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// goTool turns PNG stills into JPEG ones of half their size, with Go's own codecs. why is for
-// people.
+// goTool turns PNG stills into JPEG ones of half their size, with Go's own codecs. why tells the
+// user why it was chosen.
 func goTool(why string) tool {
 	return tool{
 		about:    "PNG to JPEG of half the size, with Go's own codecs (" + why + ")",
@@ -27,8 +27,8 @@ func goTool(why string) tool {
 }
 
 // transcodeStill is the handler: an ordinary one, as asynq has them. What it returns decides what
-// becomes of the job: nil, and it is done; an error, and it comes back through its bucket;
-// asynq.SkipRetry, and no attempt can succeed. A job may run again after a crash, so it writes the
+// becomes of the job: with nil the job is done; with an error it comes back through its bucket;
+// with asynq.SkipRetry it is dead. A job may run again after a crash, so the handler writes the
 // same file each time.
 func transcodeStill(_ context.Context, task *asynq.Task) error {
 	var job struct{ Input, Output string }

@@ -21,7 +21,7 @@ type journal struct {
 
 	mu      sync.Mutex // guards what follows
 	records []*record  // one for each tenant
-	running int        // handlers
+	running int        // handlers that run now
 	busiest int        // the most of them at a time
 }
 
@@ -30,7 +30,7 @@ type record struct {
 	tenant                    tenant
 	offers, refusals, starts  []time.Time
 	noted                     time.Time     // when the user was last told of a refusal
-	shortestWait, longestWait time.Duration // before trying again, as refusals told; zero if there were none
+	shortestWait, longestWait time.Duration // before trying again, as refusals said; zero if there were none
 }
 
 func (r *record) accepted() int { return len(r.offers) - len(r.refusals) }
@@ -51,15 +51,15 @@ func (j *journal) of(tenant string) *record {
 func (j *journal) begin() { j.begun = time.Now() }
 
 // recordOffer writes down the answer to an offer made at an instant. Of refusals that come close
-// together the first is told to the user.
+// together, the user is told about the first.
 func (j *journal) recordOffer(tenant string, at time.Time, result shaper.Result) {
 	if text := j.enterOffer(tenant, at, result); text != "" {
 		j.note(text)
 	}
 }
 
-// quiet is how long the user is not told of a tenant's further refusals: until its next burst,
-// about.
+// quiet is how long the user is not told about a tenant's further refusals: until about its next
+// burst.
 const quiet = 2 * time.Second
 
 func (j *journal) enterOffer(tenant string, at time.Time, result shaper.Result) (note string) {
@@ -120,7 +120,7 @@ type frame struct {
 	running    int
 }
 
-// lane is the part of one tenant.
+// lane is one tenant's part of a frame.
 type lane struct {
 	record
 	waiting int
@@ -147,7 +147,7 @@ func (j *journal) frame(stats shaper.Stats) frame {
 	return f
 }
 
-// account is what became of a tenant's files, by the journal and by the store.
+// account is what became of a tenant's files, according to the journal and the store.
 func (j *journal) account(info shaper.TenantInfo) account {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -155,7 +155,7 @@ func (j *journal) account(info shaper.TenantInfo) account {
 	return account{record: *j.of(info.Name), stored: int(c.Accepted), done: int(c.Done), failed: int(c.Dead), cancelled: int(c.Cancelled)}
 }
 
-// most returns how many handlers ran at a time, at most.
+// most returns the largest number of handlers that ran at a time.
 func (j *journal) most() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -15,7 +15,7 @@ const (
 // liveView draws a picture in place, below the lines that stay.
 type liveView struct {
 	lineView
-	picture  string // what stands below the lines, to be written over
+	picture  string // what is drawn below the lines, to be overwritten
 	lastNote string
 }
 
@@ -58,7 +58,7 @@ func (v *liveView) end() {
 	v.picture = ""
 }
 
-// replace writes lines that stay, and then a picture, over the last picture. In one write, so that
+// replace writes lines that stay, and then a picture, over the last picture, in one write so that
 // nothing flickers.
 func (v *liveView) replace(lines, picture string) {
 	var b strings.Builder

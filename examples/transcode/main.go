@@ -1,5 +1,5 @@
 // Command transcode is a transcoding farm: two tenants offer files in bursts, and the transcoder
-// sees one job each 100 ms, whatever arrives.
+// sees one job every 100 ms, whatever arrives.
 //
 //	go run ./examples/transcode
 //
@@ -34,14 +34,14 @@ const (
 	jobType    = "video:transcode"
 	places     = 8 // jobs that may run at a time in this process
 
-	// pause is the least that a patient tenant waits before it offers a refused file again. A
-	// refusal tells when a job may leave at the earliest; as the transcoder is shared, it may be
-	// another tenant's.
+	// pause is the shortest time that a patient tenant waits before it offers a refused file again.
+	// A refusal says when the next job can leave at the earliest; since the transcoder is shared,
+	// that may be another tenant's job.
 	pause = 100 * time.Millisecond
 )
 
-// policy protects the transcoder: it must not see more than ten jobs a second, whoever they are
-// for.
+// policy protects the transcoder: it must not see more than ten jobs a second, whichever tenants
+// they are for.
 var policy = jobshaper.DownstreamPolicy{
 	Rate:         jobshaper.PerSecond(10),
 	DepartureLog: 10_000, // for the last line of the report
@@ -53,12 +53,12 @@ type tenant struct {
 	name   string
 	policy jobshaper.Policy
 
-	bursts, burst int           // it offers so many times so many files at once
+	bursts, burst int           // how often it offers, and how many files at once
 	every         time.Duration // from burst to burst
-	patient       bool          // what becomes of a refused file: offered again when told, or given up
+	patient       bool          // whether it offers a refused file again when told to, or gives it up
 }
 
-// tenants together offer more than the transcoder can take, and their buckets are small: some
+// tenants together offer more than the transcoder can take, and their buckets are small, so some
 // offers are refused. While both have jobs waiting, their weights divide the ten jobs a second into
 // six and four.
 var tenants = []tenant{
@@ -86,7 +86,7 @@ func exitCode(opts options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	ctx, heed := signal.NotifyContext(ctx, syscall.SIGPIPE) // nobody reads the picture; what was started is to end well all the same
+	ctx, heed := signal.NotifyContext(ctx, syscall.SIGPIPE) // if nobody reads the picture, what was started must still end well
 	defer heed()
 	_, err := run(ctx, opts, os.Stdout)
 	switch {
@@ -99,7 +99,7 @@ func exitCode(opts options) int {
 	return 1
 }
 
-// open opens the transcoder's queue. Workers and producers may be processes of their own, any
+// open opens the transcoder's queue. Workers and producers may also be processes of their own, any
 // number of each.
 func (f *farm) open(rdb redis.UniversalClient) (*jobshaper.Queue, error) {
 	// Any asynq.Handler runs the jobs. Each of its starts owns a slot.
@@ -152,7 +152,7 @@ func (f *farm) produce(ctx context.Context, queue *jobshaper.Queue, t tenant) er
 }
 
 // offer offers one file. A refusal is an answer, not an error: the bucket is full, nothing was
-// kept, and it says when to try again.
+// kept, and the answer says when to try again.
 func (f *farm) offer(ctx context.Context, queue *jobshaper.Queue, t tenant, file file) error {
 	task := asynq.NewTask(jobType, file.payload())
 	for wait := pause; ; wait = min(2*wait, 10*pause) {
@@ -167,7 +167,7 @@ func (f *farm) offer(ctx context.Context, queue *jobshaper.Queue, t tenant, file
 		if result.Status == jobshaper.Accepted || !t.patient {
 			return nil
 		}
-		// Never earlier than told, ever more seldom, and not when everybody else does.
+		// Never earlier than told, less and less often, and not when everybody else does.
 		if err := sleep(ctx, max(result.RetryAfter, wait)+rand.N(pause)); err != nil {
 			return err
 		}

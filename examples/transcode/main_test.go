@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
-// few tenants' jobs take two seconds and some; each tenant is refused at least once.
+// few tenants' jobs take a little over two seconds; each tenant is refused at least once.
 var few = []tenant{
 	{name: "studio", policy: shaper.Policy{Rate: buckets.PerSecond(10), Weight: 3, Depth: 4},
 		bursts: 2, burst: 8, every: 500 * time.Millisecond, patient: true},

@@ -17,7 +17,7 @@ import (
 
 // tool is what turns one media file into another.
 type tool struct {
-	about               string // for people: what it does, with what
+	about               string // for people: what it does, and with what
 	inputExt, outputExt string
 	handler             asynq.Handler // runs a job whose payload is that of a file
 	make                func(ctx context.Context, sources []source) error
@@ -52,8 +52,8 @@ func chooseTool(name string) (tool, error) {
 	return tool{}, fmt.Errorf("-tool %q: want auto, ffmpeg or go", name)
 }
 
-// makeOnce makes those source files that no earlier run has made. Each appears under its name when
-// it is whole.
+// makeOnce makes the source files that no earlier run has made. Each appears under its name only
+// once it is whole.
 func makeOnce(ctx context.Context, t tool, sources []source) error {
 	var parts []source
 	var paths []string
@@ -72,17 +72,16 @@ func makeOnce(ctx context.Context, t tool, sources []source) error {
 		if err == nil {
 			err = os.Rename(part.path, paths[i])
 		}
-		_ = os.Remove(part.path) // gone already if all went well
+		_ = os.Remove(part.path) // it is gone already if all went well
 	}
 	return err
 }
 
-// batch is how many files are made or checked by one call: to start ffmpeg takes longer than a file
-// does.
+// batch is how many files one call makes or checks: starting ffmpeg takes longer than a file does.
 const batch = 8
 
-// inBatches calls work for batches of items, on all processors, and progress after each. The first
-// error ends it.
+// inBatches calls work for batches of items, on all processors, and progress after each batch. It
+// stops at the first error.
 func inBatches[T any](ctx context.Context, items []T, work func(context.Context, []T) error, progress func(done int)) error {
 	g, working := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -105,7 +104,7 @@ func inBatches[T any](ctx context.Context, items []T, work func(context.Context,
 	}
 	err := g.Wait()
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err() // rather than what it did to a command
+		return ctx.Err() // rather than the error of a command that it ended
 	}
 	return err
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// report is what came of a run.
+// report is the result of a run.
 type report struct {
 	accounts         []account
-	failures         []string // of jobs that are dead, some of them
-	outputs, decoded int      // files written, and those of them that were read from start to end
-	bad              []error  // about those that cannot be
-	dir              string   // where they are
+	failures         []string // errors of some of the dead jobs
+	outputs, decoded int      // files written, and how many of them were read from start to end
+	bad              []error  // about files that cannot be read
+	dir              string   // where the files are
 	busiest          int      // the most jobs that ran at a time
 	took             time.Duration
 	whole            bool   // nothing ended the run early
 	checked          string // what the departure log says of all starts, in a line
-	broken           bool   // that it says they broke a promise
+	broken           bool   // whether the log says that they broke a promise
 }
 
 // account is what became of one tenant's files: the offers and starts that the journal saw, and the
@@ -34,7 +34,7 @@ type account struct {
 
 func (a account) files() int { return a.tenant.bursts * a.tenant.burst }
 
-// interval is what no two starts of the tenant may be closer than.
+// interval is the least time between two starts of the tenant.
 func (a account) interval() time.Duration { return a.tenant.policy.Rate.Interval() }
 
 // total is the sum of all tenants. Its tenant has the downstream's rate.
@@ -51,11 +51,11 @@ func (r report) total() account {
 	return t
 }
 
-// jitter is what a busy machine may put between the gate and the first line of a handler, where
-// starts are recorded.
+// jitter is the delay that a busy machine may add between the gate and the first line of a handler,
+// where starts are recorded.
 const jitter = 10 * time.Millisecond
 
-// verify returns what does not add up, or breaks a promise. After a run that was ended early, the
+// verify returns what does not add up, or breaks a promise. After a run that ended early, the
 // store's counts may be ahead of what producers heard, and outputs were not read.
 func (r report) verify() error {
 	var wrong []error
@@ -66,7 +66,7 @@ func (r report) verify() error {
 			add("%s: %d jobs accepted, but %d done, %d failed and %d cancelled", a.tenant.name, a.stored, a.done, a.failed, a.cancelled)
 		}
 		if a.accepted() != a.stored && r.whole {
-			add("%s: producer heard of %d accepted jobs, the store of %d", a.tenant.name, a.accepted(), a.stored)
+			add("%s: the producer heard of %d accepted jobs, the store has %d", a.tenant.name, a.accepted(), a.stored)
 		}
 		if s := spacingOf(a.starts); s.n > 1 && s.min < a.interval()-shaper.DefaultTolerance-jitter {
 			add("%s: two starts %v apart, want at least %v - %v", a.tenant.name, s.min, a.interval(), shaper.DefaultTolerance)
@@ -91,7 +91,7 @@ func (r report) print(w io.Writer) {
 	if r.whole {
 		fmt.Fprintf(w, "\n  %d files in %s, %d of them read without an error\n", r.outputs, r.dir, r.decoded)
 	} else {
-		fmt.Fprintf(w, "\n  ended early: jobs that waited are cancelled; what was done is in %s\n", r.dir)
+		fmt.Fprintf(w, "\n  ended early: jobs that waited were cancelled; what was done is in %s\n", r.dir)
 	}
 	if r.checked != "" {
 		fmt.Fprintf(w, "  %s\n", r.checked)
@@ -99,7 +99,7 @@ func (r report) print(w io.Writer) {
 	fmt.Fprintf(w, "  took %.1f s in all\n", r.took.Seconds())
 }
 
-// printCounts tells what became of the files. For each line, offers = accepted + refused, and
+// printCounts prints what became of the files. For each line, offers = accepted + refused, and
 // accepted = the rest.
 func (r report) printCounts(w io.Writer) {
 	fmt.Fprintf(w, "\n%11s%9s%9s%10s%10s%9s%9s%11s\n", "", "files", "offers", "accepted", "refused", "done", "failed", "cancelled")
@@ -118,7 +118,7 @@ func (r report) printCounts(w io.Writer) {
 	}
 }
 
-// printSpacing tells how the starts lay in time, and for comparison the offers.
+// printSpacing prints how the starts were spread over time and, for comparison, the offers.
 func (r report) printSpacing(w io.Writer) {
 	fmt.Fprintf(w, "\n%21s%39s%20s\n", "", "ms from one start to the next", "most in any")
 	fmt.Fprintf(w, "  %-9s%10s%10s%10s%10s%10s%11s%7s\n", "starts", "interval", "min", "p50", "p99", "max", "100 ms", "1 s")

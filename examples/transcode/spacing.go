@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// spacing sums up how instants lie in time.
+// spacing sums up how instants are spread over time.
 type spacing struct {
 	n                  int           // instants
 	min, p50, p99, max time.Duration // of the gaps between neighbours; zero if there are none
-	in100ms, in1s      int           // most instants in any window of 100 ms, and of 1 s; its end is outside
+	in100ms, in1s      int           // most instants in any window of 100 ms, and of 1 s; the end of a window is outside it
 }
 
 // spacingOf takes instants in any order.
@@ -34,7 +34,8 @@ func quantile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[max(rank, 1)-1]
 }
 
-// mostIn returns how many of the instants, in order, the fullest window of length w holds.
+// mostIn returns how many of the instants, which are in order, the fullest window of length w
+// holds.
 func mostIn(times []time.Time, w time.Duration) int {
 	most, first := 0, 0
 	for last, t := range times {
@@ -46,7 +47,7 @@ func mostIn(times []time.Time, w time.Duration) int {
 	return most
 }
 
-// bound is the promise about windows: no window w of starts holds more, however they fall.
+// bound is the promise about windows: no window of length w holds more starts, wherever it is.
 func bound(w, interval, tolerance time.Duration) int {
 	return 1 + int((w+tolerance)/interval)
 }

@@ -18,8 +18,8 @@ type view interface {
 	fact(name, value string)                   // one line about this run
 	step(name string, done, of int, as string) // progress of something: "7 of 9 …", and at last "9 …"
 	begin()                                    // the farm runs
-	draw(f frame)                              // what it does, called each bin
-	note(text string)                          // something that happened meanwhile
+	draw(f frame)                              // what the farm does now, called every bin
+	note(text string)                          // something that has happened
 	end()                                      // draw is not called any more
 }
 
@@ -33,7 +33,7 @@ func newView(w io.Writer) view {
 	return &lineView{w: w}
 }
 
-// lineView writes a line each second.
+// lineView writes a line every second.
 type lineView struct {
 	w io.Writer
 
