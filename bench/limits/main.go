@@ -1,7 +1,7 @@
 // Command limits measures the admission checks against their peers: in memory
-// golang.org/x/time/rate and go.uber.org/ratelimit, in Redis redis_rate and throttled. Peers are
-// measured in turn within each round, and the ratio of each round counts, so that a machine whose
-// speed drifts does little harm; what is printed are medians.
+// golang.org/x/time/rate and go.uber.org/ratelimit, in Redis redis_rate and throttled. Within each
+// round the peers are measured in turn, and the ratio of each round counts, so a machine whose
+// speed drifts does little harm. What is printed is medians.
 //
 //	cd bench && go run ./limits [-rounds 21]
 //
@@ -30,7 +30,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 )
 
-// peer is one way to ask a limit; ask is called with the number of the goroutine and of the call.
+// peer is one way to ask a limit; ask is called with the numbers of the goroutine and of the call.
 type peer struct {
 	name string
 	ask  func(g, i int)
@@ -126,8 +126,8 @@ func inRedis(rounds int, rdb *redis.Client) error {
 	return nil
 }
 
-// compare prints the median cost of a call of each peer, and the median of the rounds' ratios to
-// the first.
+// compare prints the median cost of a call to each peer, and the median of the rounds' ratios to
+// the first peer.
 func compare(what string, peers []peer, rounds, par, calls int, unit string) {
 	cost := make([][]float64, len(peers))
 	ratio := make([][]float64, len(peers))
@@ -146,7 +146,7 @@ func compare(what string, peers []peer, rounds, par, calls int, unit string) {
 	}
 }
 
-// perCall is the wall time of all calls over their number, in ns.
+// perCall is the wall time of all calls divided by their number, in ns.
 func perCall(ask func(g, i int), par, calls int) float64 {
 	begun := time.Now()
 	var wg sync.WaitGroup

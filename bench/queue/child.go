@@ -21,8 +21,8 @@ import (
 	"github.com/jobshaper/jobshaper"
 )
 
-// A measurement runs its daemons in processes of their own: this program again, told by an
-// environment variable what to be. A child prints the instant of each start in ns of
+// A measurement runs its daemons in processes of their own: this same program, which an environment
+// variable tells what to be. A child prints the instant of each start in ns of
 // CLOCK_MONOTONIC, which all processes of a host share.
 const childEnv = "BENCH_CHILD"
 
@@ -48,7 +48,7 @@ func child() {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()
 	switch c.Kind {
-	case "reference", "sleep": // the one asks the kernel to sleep, to the ns; the other as Go programs do
+	case "reference", "sleep": // the first asks the kernel to sleep, to the ns; the second sleeps as Go programs do
 		begin := time.Now().Add(50 * time.Millisecond)
 		at := make([]int64, c.N)
 		for k := range at {

@@ -11,8 +11,9 @@ import (
 	"github.com/jobshaper/jobshaper"
 )
 
-// flood measures what a tenant that offers without end into its full bucket costs Redis, and its
-// neighbour: how many of its starts at 10/s come in 8 s, alone and beside the flood.
+// flood measures what a tenant that offers without end into its full bucket costs Redis, and what
+// it costs its neighbour: how many of the neighbour's starts at 10/s happen within 8 s, alone and
+// beside the flood.
 func flood(ctx context.Context, b *bench) error {
 	offers, err := jobshaper.Open(b.rdb, "bench", jobshaper.Config{})
 	if err != nil {
@@ -105,7 +106,7 @@ func specs(tenant string, n int) []jobshaper.Spec {
 	return l
 }
 
-// scriptMicros is how long Redis has spent in scripts.
+// scriptMicros is how much time Redis has spent in scripts, in µs.
 func scriptMicros(ctx context.Context, b *bench) (float64, error) {
 	info, err := b.rdb.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -117,7 +118,7 @@ func scriptMicros(ctx context.Context, b *bench) (float64, error) {
 	return strconv.ParseFloat(text, 64)
 }
 
-// cost is the Redis time of each of n jobs that offer offers.
+// cost is the Redis time for each of the n jobs that offer offers.
 func cost(ctx context.Context, b *bench, n int, offer func()) (float64, error) {
 	before, err := scriptMicros(ctx, b)
 	if err != nil {
@@ -156,15 +157,15 @@ func acceptance(ctx context.Context, b *bench, offers *jobshaper.Queue) (float64
 	return us, err
 }
 
-// beside gives the neighbour more jobs than it can start, floods for a while, and tells since when
-// and with how many.
+// beside gives the neighbour more jobs than it can start, floods for a while, and returns since
+// when and with how many jobs.
 func beside(ctx context.Context, offers *jobshaper.Queue, flood func(context.Context) int) (from int64, n int, err error) {
 	for _, o := range offers.OfferMany(ctx, specs("neighbour", 10*int(flooding.Seconds())+5)) {
 		if o.Err != nil {
 			return 0, 0, o.Err
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // until it flows; what waits from the run before makes the backlog longer, no more
+	time.Sleep(200 * time.Millisecond) // until jobs flow; those left from the run before only lengthen the backlog
 	ctx, stop := context.WithTimeout(ctx, flooding)
 	defer stop()
 	from = monotonic()
@@ -184,7 +185,7 @@ func floodSingles(ctx context.Context, offers *jobshaper.Queue) int {
 	for i := range counts {
 		all.Go(func() {
 			for s := specs("flood", 1)[0]; ctx.Err() == nil; counts[i]++ {
-				_, _ = offers.Offer(ctx, s) // refused, or the time is over
+				_, _ = offers.Offer(ctx, s) // it is refused, or the time is over
 			}
 		})
 	}

@@ -1,6 +1,6 @@
 // Command queue measures the queue against its targets, and against plain asynq in the same run.
-// Each figure is a median of several runs, interleaved with those of its peer; the ratios are what
-// counts, not the bare times.
+// Each figure is the median of several runs, interleaved with those of its peer; the ratios count,
+// not the bare times.
 //
 //	cd bench && go run ./queue [-runs 5] [pace|idle|enqueue|drain|bytes|flood|quiet …]
 //
@@ -20,7 +20,7 @@ import (
 	"github.com/jobshaper/jobshaper/bench/internal/ownredis"
 )
 
-// bench is what a measurement is given.
+// bench is what every measurement is given.
 type bench struct {
 	runs int
 	addr string

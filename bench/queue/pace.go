@@ -48,9 +48,9 @@ func pace(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// loops returns when two loops woke that only sleep: the reference, which asks the kernel to, and
-// one with time.Sleep. They run at the same time, each in a process of its own, and cost next to
-// nothing.
+// loops returns when two loops that only sleep woke up: the reference, which asks the kernel to
+// sleep, and one with time.Sleep. They run at the same time, each in a process of its own, and cost
+// next to nothing.
 func loops(interval time.Duration, n int) (reference, sleep []int64, err error) {
 	var ps []*process
 	for _, kind := range []string{"reference", "sleep"} {
@@ -112,7 +112,7 @@ func paced(ctx context.Context, b *bench, rate int64, daemons, n int) ([]int64, 
 	return all, nil
 }
 
-// gaps in ms.
+// gaps returns the gaps between instants, in ms.
 func gaps(at []int64) []float64 {
 	var g []float64
 	for i := 1; i < len(at); i++ {

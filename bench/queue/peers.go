@@ -19,7 +19,7 @@ var payload = []byte(strings.Repeat("p", 200))
 
 const fast = 1_000_000 // a rate that does not bind
 
-// open returns a producer for an empty Redis, where each tenant has this rate and depth.
+// open returns a producer for an empty Redis in which each tenant has this rate and depth.
 func open(ctx context.Context, b *bench, rate int64, depth int) (*jobshaper.Queue, error) {
 	if err := b.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func open(ctx context.Context, b *bench, rate int64, depth int) (*jobshaper.Queu
 	return queue, queue.Admin().SetDownstream(ctx, jobshaper.DownstreamPolicy{Defaults: p})
 }
 
-// enqueue compares a goroutine's and eight goroutines' enqueues, and batches.
+// enqueue compares the enqueues of one goroutine, of eight goroutines, and of batches.
 func enqueue(ctx context.Context, b *bench) error {
 	const n = 8000
 	var one, eight, batch, asynqOne, asynqEight []float64
@@ -221,7 +221,7 @@ func idle(ctx context.Context, b *bench) error {
 		return err
 	}
 	<-p.ready
-	time.Sleep(2 * time.Second) // past the hold after Redis' own start
+	time.Sleep(2 * time.Second) // past the wait after Redis' own start
 	var enq []int64
 	for range 20 * b.runs {
 		enq = append(enq, monotonic())
@@ -281,7 +281,8 @@ func bytesPerJob(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// quiet counts what an idle daemon asks of Redis, with few and with many known tenants.
+// quiet counts the commands that an idle daemon sends to Redis, with few and with many known
+// tenants.
 func quiet(ctx context.Context, b *bench) error {
 	for _, tenants := range []int{0, 100_000} {
 		if _, err := open(ctx, b, 10, 100); err != nil {
