@@ -48,7 +48,7 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// depth is the downstream's default depth that is in force; 0 where nothing is known of it.
+// depth is the downstream's default depth that is in force; 0 if the downstream is unknown.
 func depth(q *Queue) int {
 	p, err := q.Admin().Downstream(context.Background())
 	if err != nil {
@@ -64,8 +64,8 @@ func pools(rdb redis.UniversalClient) int64 {
 
 func ofDepth(n int) DownstreamPolicy { return DownstreamPolicy{Defaults: Policy{Depth: n}} }
 
-// TestOpenRefuses: what cannot work is an error that names the field, before anything is asked of
-// Redis.
+// TestOpenRefuses: what cannot work is an error that names the field, before Redis is asked
+// anything.
 func TestOpenRefuses(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
@@ -103,7 +103,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 // TestOffersWantAStart: what would be accepted and never run is refused with an error, and leaves
-// no trace. Who has nothing to start needs none.
+// no trace. A queue with nothing to start needs no start.
 func TestOffersWantAStart(t *testing.T) {
 	rdb := redistest.Open(t)
 	ctx := t.Context()
@@ -127,7 +127,7 @@ func TestOffersWantAStart(t *testing.T) {
 	if r, err := producer.Enqueue(ctx, "a", asynq.NewTask("x", nil)); err != nil || r.Status != Accepted {
 		t.Errorf("a producer: %+v, %v", r, err)
 	}
-	must(t, producer.Start(ctx)) // and may
+	must(t, producer.Start(ctx)) // and it may be started
 }
 
 // TestRoles: workers in one queue and the scheduler in another, as in two processes, run a job; and
@@ -153,8 +153,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestPolicyHolds: a queue with a policy has it hold as a whole, one without leaves what is set,
-// and the same again leaves what was set by hand.
+// TestPolicyHolds: a queue with a policy applies it as a whole, one without leaves what is set, and
+// the same policy again leaves what was set by hand.
 func TestPolicyHolds(t *testing.T) {
 	rdb := redistest.Open(t)
 	started := func(cfg Config) *Queue {
@@ -182,7 +182,7 @@ func TestPolicyHolds(t *testing.T) {
 	}
 }
 
-// TestPolicyComesBack: Redis loses all that it had, and the policy holds again, without workers
+// TestPolicyComesBack: if Redis loses all that it had, the policy is applied again, without workers
 // too; and a map that its owner changes afterwards changes nothing.
 func TestPolicyComesBack(t *testing.T) {
 	for name, handler := range map[string]asynq.Handler{"workers": succeed, "a producer": nil} {
@@ -225,7 +225,7 @@ func TestTheEndOfTheContextIsAStop(t *testing.T) {
 	waits, err := q.Enqueue(t.Context(), "a", asynq.NewTask("x", nil))
 	must(t, err)
 	if handler.Err() != nil {
-		t.Errorf("what runs was told: %v", context.Cause(handler))
+		t.Errorf("the running handler was told: %v", context.Cause(handler))
 	}
 	close(release)
 	until(t, "the pool is gone", func() bool { return pools(rdb) == 0 })

@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/jobshaper/jobshaper"
 
-// TestOutside compiles and runs the examples in a module of its own, as a user's: what they need
-// can be had from there, and but for the HTTP middleware from the root package alone.
+// TestOutside compiles and runs the examples in a module of their own, like a user's: what they
+// need can be imported there and, except for the HTTP middleware, from the root package alone.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	here, err := os.Getwd()
@@ -42,7 +42,7 @@ func TestOutside(t *testing.T) {
 	}
 	ours, err := os.ReadFile("go.mod")
 	must(t, err)
-	// The same go directive and the same requirements, so that nothing is asked of a proxy.
+	// The same go directive and the same requirements, so that no proxy is asked for anything.
 	theirs := strings.Replace(string(ours), "module "+module, "module example.org/outside", 1)
 	theirs += "\nrequire " + module + " v0.0.0\n\nreplace " + module + " => " + strconv.Quote(here) + "\n"
 	must(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte(theirs), 0o644))

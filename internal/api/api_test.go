@@ -32,7 +32,7 @@ func serve(t *testing.T, change func(*Config)) (url string, admin *shaper.Admin)
 		t.Fatal(err)
 	}
 	gate := queue.NewGate(queue.Open(rdb, "d"))
-	if _, err := gate.Beat(t.Context(), "p", 1, time.Hour, nil); err != nil { // jobs that wait have workers to wait for
+	if _, err := gate.Beat(t.Context(), "p", 1, time.Hour, nil); err != nil { // so that waiting jobs have workers
 		t.Fatal(err)
 	}
 	return serveOn(t, client, change), admin
@@ -120,7 +120,7 @@ func TestPayloads(t *testing.T) {
 		{`{ "a" : [ 1 , 2 ] }`, `{"a":[1,2]}`},
 		{`12345678901234567890`, `12345678901234567890`}, // no number is rounded
 		{`null`, `null`},
-		{`{"a":1,"a":null,"b":"\ud83d"}`, `{"a":1,"a":null,"b":"\ud83d"}`}, // its reader's affair
+		{`{"a":1,"a":null,"b":"\ud83d"}`, `{"a":1,"a":null,"b":"\ud83d"}`}, // left to its reader
 		{`"\ud83d\ude00"`, "😀"},
 		{`true`, `true`},
 		{`"` + strings.Repeat("x", shaper.DefaultMaxPayload) + `"`, strings.Repeat("x", shaper.DefaultMaxPayload)},
@@ -195,7 +195,7 @@ func TestWrongRequests(t *testing.T) {
 			}
 			if a.header.Get("Content-Type") != "application/problem+json" || a.fields["status"] != float64(row.status) ||
 				a.fields["type"] != "about:blank" || a.fields["title"] == "" || a.fields["detail"] == "" {
-				t.Errorf("no problem of RFC 9457: %v %s", a.header, a.body)
+				t.Errorf("not a problem of RFC 9457: %v %s", a.header, a.body)
 			}
 		})
 	}
@@ -264,7 +264,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// stub is a store that answers what it is told.
+// stub is a store that answers as it is told to.
 type stub struct {
 	outcome shaper.Offered
 	err     error
@@ -322,7 +322,7 @@ func TestLoopback(t *testing.T) {
 			t.Errorf("%s with %v: %v, %v", row.address, row.tokens, local, err)
 		}
 		if err != nil && !errors.Is(err, shaper.ErrInvalid) {
-			t.Errorf("%s: %v is no ErrInvalid", row.address, err)
+			t.Errorf("%s: %v is not an ErrInvalid", row.address, err)
 		}
 	}
 }

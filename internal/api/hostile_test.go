@@ -78,7 +78,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
-// More clients than are served at a time wait for one of them to leave.
+// Clients beyond those that are served at a time wait until one of those leaves.
 func TestConnectionsAreLimited(t *testing.T) {
 	address := listening(t, stub{outcome: shaper.Offered{Result: shaper.Result{ID: "j", Status: shaper.Accepted}}})
 	begun := time.Now()
@@ -105,7 +105,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		if time.Since(begun) < 5*time.Second { // then the first ones are cut off
 			t.Fatalf("answered beside %d connections: %v", maxConnections, err)
 		}
-	case <-time.After(100 * time.Millisecond): // it is never too early for it to be refused
+	case <-time.After(100 * time.Millisecond): // an answer in this time would be a fault
 	}
 	_ = conns[0].Close()
 	if err := <-answered; err != nil {
@@ -154,7 +154,7 @@ func TestEndlessRequests(t *testing.T) {
 	}
 }
 
-// Nothing that helps a programmer, and an attacker, is served.
+// Nothing is served that helps programmers, and so attackers.
 func TestNothingElseIsServed(t *testing.T) {
 	url := serveOn(t, stub{}, nil)
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/vars", "/debug", "/", "/v1", "/v1/downstreams"} {

@@ -31,7 +31,7 @@ func limit(t *testing.T, admin *shaper.Admin, texts ...string) {
 	}
 }
 
-// 202 and 429 alike tell where the producer stands; 429 says which rule refused.
+// 202 and 429 both say how much the producer has left; 429 says which rule refused.
 func TestLimited(t *testing.T) {
 	var registry *prometheus.Registry
 	url, admin := serve(t, func(c *Config) { registry, c.LimitHeaders = c.Registry, BothHeaders })
@@ -67,7 +67,7 @@ shaper_refused_total{downstream="d",reason="limited"} 1
 	}
 }
 
-// A full bucket refuses before the rules are asked: there is nothing to tell of them.
+// A full bucket refuses before the rules are asked: there is nothing to say about them.
 func TestFullAsksNoRule(t *testing.T) {
 	url, admin := serve(t, nil)
 	limit(t, admin, "fixed_window 100/h")
@@ -81,7 +81,7 @@ func TestFullAsksNoRule(t *testing.T) {
 	}
 }
 
-// What can never pass is refused all the same as a limit, but without a time to come back.
+// What can never pass is refused as by a limit, but without a time to try again.
 func TestLimitedForGood(t *testing.T) {
 	rule, err := policing.ParseRule("fixed_window 2/h name=x")
 	if err != nil {
@@ -112,5 +112,5 @@ func TestLimitHeaders(t *testing.T) {
 			t.Errorf("ParseLimitHeaders(%q): %v", word, err)
 		}
 	}
-	BothHeaders.write(nil, nil) // rules that were not asked have nothing to tell
+	BothHeaders.write(nil, nil) // rules that were not asked have nothing to say
 }

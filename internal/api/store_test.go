@@ -24,7 +24,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// told is a store that answers what it is told, and counts what it is asked.
+// told is a store that answers as it is told to, and counts what it is asked.
 type told struct {
 	mu            sync.Mutex
 	err           error
@@ -79,8 +79,8 @@ var _ redis.Error = redisError("")
 
 func storeErr(err error) error { return fmt.Errorf("enqueue: %w: %w", shaper.ErrStore, err) }
 
-// While a store is away no request waits for it: one probe at a time finds it again, and no
-// producer need come for that.
+// While a store is away no request waits for it: probes, one at a time, find out when it is back,
+// and no producer is needed for that.
 func TestStoreIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := &told{err: storeErr(context.DeadlineExceeded)}
@@ -130,7 +130,7 @@ func TestCloseEndsProbes(t *testing.T) {
 	}) // which fails while a goroutine is left
 }
 
-// Only what says that the store is away counts: not what is wrong with a request, its keys or its
+// Only errors that say that the store is away count, not those about a request, its keys or its
 // client.
 func TestWhatOpensTheBreaker(t *testing.T) {
 	for _, row := range []struct {
@@ -170,8 +170,8 @@ func TestWhatOpensTheBreaker(t *testing.T) {
 	}
 }
 
-// A request waits for the store as long as one silent connection may cost it, and for replicas
-// besides.
+// A request waits for the store for as long as one silent connection may cost it, and for replicas
+// on top of that.
 func TestStoreTimeout(t *testing.T) {
 	for confirm, want := range map[time.Duration]time.Duration{0: storeTimeout, time.Second: storeTimeout + time.Second, time.Minute: confirmTimeout} {
 		client := &told{}
@@ -186,7 +186,8 @@ func TestStoreTimeout(t *testing.T) {
 	}
 }
 
-// Where one downstream's store of several is away, the daemon is ready for the others, and says so.
+// If the store of one downstream of several is away, the daemon is ready for the others, and says
+// so.
 func TestReadyForSome(t *testing.T) {
 	for _, away := range []int{0, 1, 2} {
 		clients := map[string]Client{}
@@ -214,8 +215,8 @@ func TestReadyForSome(t *testing.T) {
 	}
 }
 
-// A black hole before a real Redis: while it is there, offers are refused at once; when it is gone
-// they are accepted again; and of all that was offered nothing is lost or doubled.
+// With a black hole in front of a real Redis, offers are refused at once; when it is gone they are
+// accepted again; and no job that was offered is lost or doubled.
 func TestBlackHole(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -314,9 +315,9 @@ func TestBlackHole(t *testing.T) {
 		switch {
 		case strings.HasPrefix(id, "spared"):
 			if a := ask(t, "GET", url+jobsPath+"/"+id, ""); a.status != 404 {
-				t.Errorf("%s was not to be offered to the store: %d %s", id, a.status, a.body)
+				t.Errorf("%s must not have reached the store: %d %s", id, a.status, a.body)
 			}
-		case strings.HasPrefix(id, "unknown"): // as its answer said: again, under the same id
+		case strings.HasPrefix(id, "unknown"): // offered again under the same id, as its answer said
 			if a := offer(id); status != 503 || a.status != 202 {
 				t.Errorf("%s: told %d, then %d %s", id, status, a.status, a.body)
 			}

@@ -57,7 +57,7 @@ func TestListenUnix(t *testing.T) {
 	if err != nil {
 		t.Fatalf("where nobody listens any more: %v", err)
 	}
-	// One that lost its place leaves the other's alone.
+	// A listener that lost its place leaves the other's socket alone.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func begin(t *testing.T, cfg Config) *running {
 	case <-time.After(patience):
 		t.Fatal("did not start")
 	}
-	t.Cleanup(func() { // of a test that failed before
+	t.Cleanup(func() { // in case the test failed before
 		cancel()
 		http.DefaultClient.CloseIdleConnections()
 	})
@@ -189,8 +189,8 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// What the API refuses and who offers the most is there for `shaper stats --top`, until the daemon
-// stops.
+// `shaper stats --top` shows what the API refuses and which tenants offer the most, until the
+// daemon stops.
 func TestHeavyHitters(t *testing.T) {
 	server := redistest.Start(t)
 	cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
@@ -280,8 +280,7 @@ func TestRolesRoundTrip(t *testing.T) {
 	}
 }
 
-// What the configuration says holds again, before anything starts, after Redis has lost all that it
-// had.
+// After Redis has lost all that it had, the configuration is applied again before anything starts.
 func TestPoliciesOutliveTheStore(t *testing.T) {
 	server := redistest.Start(t)
 	slots := make(chan time.Time, 10)
@@ -291,7 +290,7 @@ func TestPoliciesOutliveTheStore(t *testing.T) {
 		return nil
 	})
 	cfg.Redis = server.URL()
-	// Another rate than where nothing is set, and a tolerance for machines that are busy.
+	// A rate other than the default, and a tolerance for busy machines.
 	cfg.Downstreams[0].Policy = shaper.DownstreamPolicy{Tolerance: time.Second, Defaults: shaper.Policy{Rate: buckets.PerSecond(5)}}
 	d := begin(t, cfg)
 	d.until("/readyz", 200)

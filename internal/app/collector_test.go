@@ -13,7 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// fakeStats is what stands of a downstream in a test.
+// fakeStats is the state of a downstream in a test.
 type fakeStats struct{ stats shaper.Stats }
 
 func (f *fakeStats) StatsOfLatest(context.Context, int) (shaper.Stats, error) { return f.stats, nil }
@@ -50,8 +50,7 @@ func TestTenantsAreBounded(t *testing.T) {
 	}
 }
 
-// How long a tenant's downstream has let nothing through is told of each tenant shown, and of the
-// worst of the others.
+// The series say how often in a row each tenant shown was throttled, and the worst of the others.
 func TestThrottledInARow(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 150, ByTenant: tenants(150, 10)}}
 	f.stats.ByTenant[3].InARow, f.stats.ByTenant[4].InARow, f.stats.ByTenant[149].InARow = 7, 12, 31

@@ -44,7 +44,7 @@ func (l *logged) until(t *testing.T, what string) {
 	}
 }
 
-// in has a daemon log there.
+// in makes a daemon log there.
 func (l *logged) in(cfg Config) Config {
 	cfg.Log = slog.New(slog.NewTextHandler(l, nil))
 	return cfg
@@ -52,8 +52,8 @@ func (l *logged) in(cfg Config) Config {
 
 func nothing(context.Context, *asynq.Task) error { return nil }
 
-// Two daemons with different configurations both say so, and the one started last holds; where
-// Redis loses it, also for daemons without workers, it is applied again.
+// Two daemons with different configurations both say so, and that of the one started last is in
+// force; if Redis loses it, it is applied again, even by daemons without workers.
 func TestTwoConfigs(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -102,7 +102,7 @@ func TestTwoConfigs(t *testing.T) {
 	first.end()
 	second.end()
 
-	// What was set by hand outlives a start with the same, and no other.
+	// What was set by hand outlives a start with the same configuration, but with no other.
 	if err := admin.SetDownstream(t.Context(), shaper.DownstreamPolicy{Defaults: shaper.Policy{Depth: 5}}); err != nil {
 		t.Fatal(err)
 	}

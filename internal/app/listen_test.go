@@ -13,7 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// A daemon that was not told where to listen goes on where the usual address is taken.
+// A daemon that was not told where to listen runs on if the default address is taken.
 func TestMayListen(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

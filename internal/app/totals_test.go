@@ -64,8 +64,8 @@ func (s *scrapes) of(counter, tenant string) float64 {
 	return s.last["shaper_"+counter+"_total of "+tenant]
 }
 
-// Whoever is shown, comes, goes, is forgotten or comes back: no series goes back from a scrape to
-// the next, and all together are the downstream's totals.
+// Whichever tenants are shown, come, go, are forgotten or come back: no series goes back from one
+// scrape to the next, and all together are the downstream's totals.
 func TestCountersOnlyGrow(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -74,7 +74,7 @@ func TestCountersOnlyGrow(t *testing.T) {
 		f := &fakeStats{}
 		s := newScrapes(t, f)
 		all := tenants(n, 0)
-		f.stats.Counters.Accepted = 5_000 // of tenants that are gone
+		f.stats.Counters.Accepted = 5_000 // the counts of tenants that are gone
 		for i := range all {
 			all[i].Counters.Accepted = r.Int64N(100)
 			f.stats.Counters.Accepted += all[i].Counters.Accepted
@@ -105,8 +105,8 @@ func TestCountersOnlyGrow(t *testing.T) {
 	}
 }
 
-// While all tenants have series, each says what is known of it, also when the totals were read a
-// moment before.
+// While all tenants have series, each series says what is known of its tenant, even if the totals
+// were read a moment before.
 func TestFewTenantsSayWhatTheyCounted(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 3, ByTenant: tenants(3, 10), Counters: shaper.Counters{Accepted: 25}}}
 	s := newScrapes(t, f)
@@ -119,7 +119,7 @@ func TestFewTenantsSayWhatTheyCounted(t *testing.T) {
 		}
 	}
 	if n, told := s.last["shaper_accepted_total of _other"]; told {
-		t.Errorf("of others, which there are not: %v", n)
+		t.Errorf("there are no other tenants, but their series says %v", n)
 	}
 }
 
@@ -145,8 +145,8 @@ func TestWhoIsShownChanges(t *testing.T) {
 	}
 }
 
-// A Redis that has lost everything counts anew; one that failed over and lost its last writes is
-// waited for.
+// A Redis that has lost everything counts anew; after one that failed over and lost its last
+// writes, the series wait until it has caught up.
 func TestTotalsThatGoBack(t *testing.T) {
 	f := &fakeStats{stats: shaper.Stats{Tenants: 1, ByTenant: tenants(1, 100), Counters: shaper.Counters{Accepted: 100}}}
 	s := newScrapes(t, f)

@@ -16,7 +16,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
-// programVar makes this test binary the test program, for what needs a process.
+// programVar makes this test binary the test program, for tests that need a process.
 const programVar = "CLIUTIL_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -131,7 +131,7 @@ func TestFlagsAnywhere(t *testing.T) {
 		{"run --exec= a", `exec= ["a"]`},
 		{"run a -", `["a" "-"]`},
 		{"run - --json", `json=true ["-"]`},
-		{"run -1 -2.5", `["-1" "-2.5"]`}, // numbers are no flags
+		{"run -1 -2.5", `["-1" "-2.5"]`}, // numbers are not flags
 		{"run --depth -1 a", `depth=-1 ["a"]`},
 		{"run a -- --json -x", `["a" "--json" "-x"]`},
 		{"run --json -- --", `json=true ["--"]`},
@@ -160,7 +160,7 @@ func TestFlagsAnywhere(t *testing.T) {
 	}
 	for _, row := range []struct{ line, want string }{
 		{"type payload -t acme --json", `tenant=acme json=true ["type" "payload"]`},
-		{"help h --delay 5s", `delay=5s ["help" "h"]`}, // a type may be called so
+		{"help h --delay 5s", `delay=5s ["help" "h"]`}, // a type may have this name
 		{"tenant --tenant x", `tenant=x ["tenant"]`},
 		{"type @file - -5", `["type" "@file" "-" "-5"]`},
 	} {
@@ -303,7 +303,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// The scripts are run by the shells that are here, on a real process.
+// The shells that this machine has run the scripts, on a real process.
 func TestCompletionScripts(t *testing.T) {
 	program := t.TempDir() + "/tree"
 	wrapper := fmt.Sprintf("#!/bin/sh\n%s=tree exec %s \"$@\"\n", programVar, os.Args[0])
@@ -412,7 +412,7 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// FuzzParse: what parse accepts, the library must take without an error of usage.
+// FuzzParse: what parse accepts, the library must take without a usage error.
 func FuzzParse(f *testing.F) {
 	f.Add("run a --exec -- b -- --json")
 	f.Add("tenants --rate=1 set x -")

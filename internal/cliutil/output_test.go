@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// full takes so many bytes and no more.
+// full takes a number of bytes and no more.
 type full struct{ left int }
 
 func (f *full) Write(p []byte) (int, error) {
@@ -25,7 +25,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Output that is lost, the first line or a later one, is the command's error, also where the
+// Output that is lost, the first line or a later one, is the command's error, even if the
 // command does not look; and it ends the command, which need not do the rest.
 func TestOutputLost(t *testing.T) {
 	closed, w, err := os.Pipe()

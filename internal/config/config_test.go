@@ -171,7 +171,7 @@ func TestLoad(t *testing.T) {
 func TestShippedFiles(t *testing.T) {
 	paths, err := filepath.Glob("../../deploy/shaper*.yaml")
 	if err != nil || len(paths) < 2 {
-		t.Fatalf("found %v, %v; want the example and the one of docker-compose.yml", paths, err)
+		t.Fatalf("found %v, %v; want the example and that of docker-compose.yml", paths, err)
 	}
 	for _, path := range paths {
 		if _, err := Load(path); err != nil {
@@ -180,7 +180,7 @@ func TestShippedFiles(t *testing.T) {
 	}
 }
 
-// The example shows every key that there is.
+// The example shows every key.
 func TestExampleIsComplete(t *testing.T) {
 	const path = "../../deploy/shaper.yaml"
 	f, err := Load(path)
@@ -264,7 +264,7 @@ func explain(t *testing.T, lines []string, section string, fields []setting.Valu
 	return lines
 }
 
-// knownKeys asks the decoder for every key it has, by giving each section one that it has not.
+// knownKeys gets every key from the decoder, by giving each section a key that it does not know.
 func knownKeys() []string {
 	_, err := Parse("f", []byte(`
 x:
@@ -279,7 +279,7 @@ downstreams:
 	return keys
 }
 
-// The ranges of what a file says of durability are those that shaper.ClientConfig has for programs.
+// The ranges of a file's durability are those that shaper.ClientConfig has for programs.
 func TestDurabilityIsTheClients(t *testing.T) {
 	for i, tries := range [][]string{{"0", "1", "100", "101"}, {"1us", "1ms", "1m", "61s"}} {
 		for _, text := range tries {

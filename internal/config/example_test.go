@@ -26,7 +26,7 @@ downstreams:
 	// Output: ffmpeg 16 1s..5m0s 20/s
 }
 
-// All mistakes are reported, each where it stands.
+// All mistakes are reported, each with its place.
 func ExampleParse_mistakes() {
 	_, err := config.Parse("shaper.yaml", []byte(`
 downstreams:

@@ -21,7 +21,7 @@ func keys(values []setting.Value) string {
 
 // wrong holds files with a mistake and the first line of the error, without "f:".
 var wrong = []struct{ name, file, want string }{
-	// The text is no YAML.
+	// The text is not YAML.
 	{"empty", "", `1:1: downstreams: missing: want at least one downstream`},
 	{"comment only", "# nothing\n", `1:1: downstreams: missing: want at least one downstream`},
 	{"unclosed list", "downstreams: [\n", `1:14: sequence end token ']' not found`},
@@ -30,7 +30,7 @@ var wrong = []struct{ name, file, want string }{
 	{"colon in a plain value", "listen: a: b\n", `1:9: mapping value is not allowed in this context`},
 	{"two documents", "downstreams: {d: }\n---\ndownstreams: {e: }\n", `3:1: a second document: want one`},
 
-	// The text is no text, or would be read as another one.
+	// The bytes are not text, or would be read as another text.
 	{"invalid UTF-8", "\ufeff# é\nlisten: \"é\xff\"\n", `2:11: invalid UTF-8: want UTF-8`},
 	{"UTF-16", "\xff\xfel\x00", `1:1: the text is UTF-16: want UTF-8`},
 	{"a second byte order mark", "\ufeff\ufefflisten: :1\ndownstreams: {d: }\n", "1:1: \ufefflisten: unknown key: want redis, listen, data_dir or downstreams"},
@@ -201,7 +201,7 @@ var wrong = []struct{ name, file, want string }{
 // downstream returns a file whose third line is one of downstream t.
 func downstream(line string) string { return "downstreams:\n  t:\n    " + line + "\n" }
 
-// tenant returns a file whose third line are the tenants' defaults of downstream t.
+// tenant returns a file whose third line is the tenants' defaults of downstream t.
 func tenant(field string) string { return downstream("defaults: { " + field + " }") }
 
 func TestWrongFiles(t *testing.T) {
@@ -249,8 +249,8 @@ func TestManyMistakes(t *testing.T) {
 	}
 }
 
-// FuzzParse looks for texts that make Parse panic, answer twice, or place an error outside the
-// text.
+// FuzzParse looks for texts that make Parse panic, return both a file and an error, or place an
+// error outside the text.
 func FuzzParse(f *testing.F) {
 	f.Add(contract)
 	for _, tt := range wrong {

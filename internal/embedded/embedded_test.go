@@ -176,7 +176,7 @@ func TestOneOwner(t *testing.T) {
 			}
 			for _, want := range []string{strconv.Itoa(os.Getpid()), "stop", "--data-dir", "--redis"} {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not tell %q", err, want)
+					t.Errorf("error %q does not say %q", err, want)
 				}
 			}
 			// The first one is none the worse for it.
@@ -209,7 +209,7 @@ func TestMemory(t *testing.T) {
 	<-s.Done()
 }
 
-// Jobs that a redis-server has kept must not be hidden by an empty imitation.
+// An empty imitation must not hide jobs that a redis-server has kept.
 func TestMemoryIsRefusedWhereThereIsData(t *testing.T) {
 	testenv.Need(t, "redis")
 	dir := t.TempDir()
@@ -218,7 +218,7 @@ func TestMemoryIsRefusedWhereThereIsData(t *testing.T) {
 	}
 	hideRedis(t)
 	if _, err := Start(t.Context(), dir, quiet); err == nil || !strings.Contains(err.Error(), "install redis-server") {
-		t.Errorf("error %v, want one that tells to install redis-server", err)
+		t.Errorf("error %v, want one that says to install redis-server", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// speaker is a server that does with each connection what f does, until the test ends.
+// speaker is a server that calls f with each connection, until the test ends.
 func speaker(t *testing.T, f func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,7 +38,7 @@ func speaker(t *testing.T, f func(net.Conn)) string {
 }
 
 // Each way in which a connection fails has its own sentence and its own advice, and none of them
-// tells the password.
+// reveals the password.
 func TestExplain(t *testing.T) {
 	plain, locked := redistest.Start(t), redistest.Start(t, redistest.Password("s3cret"))
 	for _, user := range [][]any{{"ACL", "SETUSER", "poor", "on", ">s3cret", "+auth", "+hello"}, {"ACL", "SETUSER", "lost", "on", ">s3cret", "+ping", "+auth", "+hello"}} {

@@ -108,7 +108,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// A password must not show, in whatever way the URL around it is broken.
+// A password must not show, however the URL around it is broken.
 func TestErrorsHoldNoPassword(t *testing.T) {
 	const secret = "hunter2"
 	for _, url := range []string{

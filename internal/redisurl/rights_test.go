@@ -31,8 +31,8 @@ func allowed(t *testing.T) []string {
 }
 
 // Every command that scripts of ours and of asynq call is allowed, and tried by the doctor; what is
-// allowed beyond those is for connections. So a script that calls something new cannot forget the
-// users who have no more rights than they need.
+// allowed beyond those is for connections. So a script that calls something new cannot fail for
+// users who have only the rights of that file.
 func TestUsersFileTwin(t *testing.T) {
 	users := allowed(t)
 	var tried []string
@@ -82,7 +82,7 @@ func TestUsersFileTwin(t *testing.T) {
 		"cluster|info", "info", "publish", "subscribe", "unsubscribe"}
 	for _, name := range users {
 		if !slices.Contains(tried, name) && !slices.Contains(connection, name) {
-			t.Errorf("%s is allowed, and nobody needs it", name)
+			t.Errorf("%s is allowed, but nothing needs it", name)
 		}
 	}
 }

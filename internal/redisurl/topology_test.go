@@ -39,7 +39,7 @@ func TestClusterURL(t *testing.T) {
 	}
 	defer client.Close()
 	if every := client.(*redis.ClusterClient).Options().ClusterStateReloadInterval; every != time.Second {
-		t.Errorf("the topology is learnt anew each %v, want each second: a failover takes that long to be noticed", every)
+		t.Errorf("the topology is read anew every %v, want every second: noticing a failover takes that long", every)
 	}
 	for _, key := range []string{"a", "b", "c", "d"} {
 		if err := client.Set(ctx, key, "v", 0).Err(); err != nil {

@@ -31,10 +31,10 @@ func TestOpenURL(t *testing.T) {
 		t.Error("a Redis of others' has no end here")
 	}
 	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "JOBS WILL BE LOST OR STUCK: maxmemory-policy allkeys-lru") {
-		t.Errorf("a Redis that evicts is not told loudly:\n%s", &log)
+		t.Errorf("no loud warning about a Redis that evicts:\n%s", &log)
 	}
 	if strings.Contains(s.Describe+log.String(), "secret") {
-		t.Errorf("a password is told: %s\n%s", s.Describe, &log)
+		t.Errorf("a password shows: %s\n%s", s.Describe, &log)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestReadSpec(t *testing.T) {
 		}},
 		{"\ufeff" + `{"id":"z"}`, func(s *shaper.Spec) { s.ID = "z" }},
 		{`{"payload":"\ud83d\ude00\\ud83d"}`, func(s *shaper.Spec) { s.Payload = []byte(`😀\ud83d`) }},
-		// A payload's JSON text is the producer's: what only its reader may judge stays as it is.
+		// A payload's JSON text is the producer's: it stays as it is, for its reader to judge.
 		{`{"payload":{"a":1, "a":null,"b":"\ud83d","\udead":[1e2,-0,1.50,12345678901234567890,"\u0041\u2028"]}}`, func(s *shaper.Spec) {
 			s.Payload = []byte(`{"a":1,"a":null,"b":"\ud83d","\udead":[1e2,-0,1.50,12345678901234567890,"\u0041\u2028"]}`)
 		}},
@@ -52,7 +52,7 @@ func TestReadSpec(t *testing.T) {
 	}
 }
 
-// What is wrong is told with the field, and nothing is repaired.
+// A mistake is reported with its field, and nothing is repaired.
 func TestReadSpecRefuses(t *testing.T) {
 	deep := strings.Repeat(`[`, 10_001) + strings.Repeat(`]`, 10_001)
 	for _, row := range []struct{ text, field, want string }{
@@ -139,7 +139,7 @@ func FuzzReadSpec(f *testing.F) {
 		s, err := ReadSpec([]byte(text), shaper.Spec{}, true)
 		if err != nil {
 			if !errors.Is(err, shaper.ErrInvalid) {
-				t.Fatalf("%q: %v is no ErrInvalid", text, err)
+				t.Fatalf("%q: %v is not an ErrInvalid", text, err)
 			}
 			return
 		}

@@ -55,7 +55,7 @@ func TestWalkUnanswered(t *testing.T) {
 	}
 }
 
-// What a choice says to write is understood.
+// What a choice tells the user to write can be read.
 func TestChoicesAreReady(t *testing.T) {
 	for _, l := range leaves {
 		choice, err := Walk(t.Context(), nil, strings.NewReader(strings.ReplaceAll(l.answers, " ", "\n")), io.Discard, false)

@@ -17,12 +17,12 @@ import (
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
-// clients is how many the measurement of docs/choosing.md is made with:
+// clients is how many clients a measurement has. That in docs/choosing.md was made with:
 //
 //	go test ./internal/app/choose -run TestStatePerClient -v -clients 1000000
 var clients = flag.Int("clients", 2000, "clients of TestStatePerClient")
 
-// measured are the algorithms, and how many requests each client has in its state.
+// measured are the algorithms, with the number of requests in each client's state.
 var measured = []struct {
 	params   buckets.Params
 	requests int64
@@ -35,7 +35,7 @@ var measured = []struct {
 	{buckets.Params{Algorithm: buckets.LeakyBucket, Limit: 1000, Rate: buckets.Rate{Events: 1, Period: time.Minute}}, 1},
 }
 
-// What a client costs: in the process, and in Redis.
+// What a client costs, in the process and in Redis.
 func TestStatePerClient(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	t.Logf("%d clients; bytes each: in memory as counted, as the heap grew; in Redis as used_memory grew, as MEMORY USAGE says", *clients)

@@ -8,7 +8,7 @@ import (
 )
 
 // The worst cases that docs/choosing.md states for a limit of 10 in 10 s, or a bucket of 10 at 1/s:
-// what a greedy client gets into any window of 10 s is never more, and not much less.
+// a greedy client never gets more into any window of 10 s, and does not get much less.
 func TestWorstCase(t *testing.T) {
 	const window = 10 * time.Second
 	limit := func(a buckets.Algorithm) buckets.Params {
@@ -37,8 +37,8 @@ func TestWorstCase(t *testing.T) {
 	}
 }
 
-// greedy is quiet before a step, and from then on takes all that there is. It returns the most that
-// passed in any half-open window.
+// greedy is a client that is quiet before a step, and from then on takes all that it can get. It
+// returns the most that passed in any half-open window.
 func greedy(t *testing.T, params buckets.Params, window time.Duration, start int64) int64 {
 	now := int64(0)
 	l, err := buckets.NewMemory(params, buckets.MemoryConfig{Clock: func() int64 { return now }})

@@ -94,7 +94,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A policy's fields are flags; a value that cannot be read is an error of the flag, one beyond its
+// A policy's fields are flags; a value that cannot be read is an error of the flag, one out of
 // range is not.
 func TestSettings(t *testing.T) {
 	var p shaper.Policy
@@ -134,7 +134,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// Flags that are no field of a policy say what they want in the same words.
+// Flags that are not fields of a policy say what they want in the same words.
 func TestWords(t *testing.T) {
 	var d time.Duration
 	var n int

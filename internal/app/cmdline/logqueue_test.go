@@ -19,7 +19,7 @@ const patience = 20 * time.Second
 type moody struct {
 	mu      sync.Mutex
 	full    bool
-	partly  int // bytes that it takes of a line while it is full
+	partly  int // how many bytes of a line it takes while it is full
 	text    bytes.Buffer
 	refused int
 }
@@ -76,8 +76,8 @@ func TestLogQueueTellsWhatWasLost(t *testing.T) {
 	}
 }
 
-// Who logs does not wait for a reader that does not read, nor does Stop for ever; and memory has a
-// bound.
+// Logging does not wait for a reader that does not read, Stop does not wait for ever, and memory is
+// bounded.
 func TestLogQueueDoesNotWait(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -99,7 +99,7 @@ func TestLogQueueDoesNotWait(t *testing.T) {
 		t.Errorf("%d lines of %d were dropped, by a pipe that nobody reads", n, lines)
 	}
 	q.Stop()
-	// With a reader all that is left comes, and the goroutine ends.
+	// With a reader, everything left arrives, and the goroutine ends.
 	read := make(chan int)
 	go func() {
 		b, _ := io.ReadAll(r)

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { redistest.VerifyTestMain(m) }
 
-// publisher makes one of a process of its own.
+// publisher makes a Publisher like that of another process.
 func publisher(t *testing.T, rdb redis.UniversalClient) *Publisher {
 	t.Helper()
 	p, err := NewPublisher(rdb, []string{"d", "e"}, slog.New(slog.DiscardHandler))
@@ -25,7 +25,7 @@ func publisher(t *testing.T, rdb redis.UniversalClient) *Publisher {
 	return p
 }
 
-// What several processes saw is added up; what one of them has not seen yet is nothing.
+// What several processes saw is added up; what one of them has not seen counts as nothing.
 func TestSum(t *testing.T) {
 	rdb := redistest.Open(t)
 	a, b, idle := publisher(t, rdb), publisher(t, rdb), publisher(t, rdb)
@@ -50,7 +50,7 @@ func TestSum(t *testing.T) {
 		t.Errorf("cut to one: %v", got)
 	}
 
-	// Who stops takes back what it said, and who is killed is forgotten.
+	// A process that stops removes its snapshot; one that is killed is forgotten.
 	a.Stop()
 	a.Stop()
 	if got, err := Read(t.Context(), rdb, "d"); err != nil || got.Processes != 1 || got.Offers.All != 6 {
@@ -88,7 +88,7 @@ func TestStartPublishes(t *testing.T) {
 	}
 }
 
-// What others write under our keys cannot make Read fail, nor show through.
+// What others write under our keys cannot make Read fail, and does not show.
 func FuzzSnapshot(f *testing.F) {
 	for _, s := range []string{
 		`{"processes":1,"offers":{"all":3,"tenants":[{"tenant":"acme","count":3}]},"refusals":{"all":0,"tenants":[]},"max_error":1}`,

@@ -74,7 +74,7 @@ func FuzzParseCall(f *testing.F) {
 // vector is one case of the exact specification; see package buckets.
 type vector golden.Vector
 
-// Traces in memory and in Redis are the vectors, row for row, and leave nothing behind.
+// Traces in memory and in Redis equal the vectors, row for row, and leave nothing behind.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("../../../buckets/testdata/vectors.json")
 	if err != nil {

@@ -34,7 +34,7 @@ func ended(job string, attempt int, became string, late float64) shaper.LogEntry
 
 func with(e shaper.LogEntry, change func(*shaper.LogEntry)) shaper.LogEntry { change(&e); return e }
 
-// TestLogs judges logs that keep every promise, and logs that break one each.
+// TestLogs judges logs that keep every promise, and logs that each break one.
 func TestLogs(t *testing.T) {
 	opened := shaper.LogEntry{At: at(-1), Kind: shaper.LogOpened}
 	missed := func(ms float64) func(*shaper.LogEntry) { return func(e *shaper.LogEntry) { e.Missed = at(ms) } }
