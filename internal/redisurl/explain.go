@@ -110,7 +110,7 @@ func (e endpoint) failure(ctx context.Context, err error) (text, fix string) {
 	case errors.As(err, &name):
 		return fmt.Sprintf("the name %q cannot be resolved: %v", name.Name, err), "want the name of a host, or its address"
 	case errors.As(err, &record):
-		return plain, "want redis:// in place of rediss://, or the port at which it does"
+		return plain, "want redis:// in place of rediss://, or the port that does"
 	case errors.As(err, &cert):
 		return fmt.Sprintf("its certificate is not trusted: %v", cert.Err), "want one for that host, from an authority that this machine knows (SSL_CERT_FILE)"
 	case is(syscall.ECONNREFUSED):
@@ -125,12 +125,12 @@ func (e endpoint) failure(ctx context.Context, err error) (text, fix string) {
 		return "what answers there is not a Redis: " + err.Error(), "want the port of a Redis"
 	case is(context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		if e.tls && e.speaksPlain(ctx) {
-			return plain, "want redis:// in place of rediss://, or the port at which it does"
+			return plain, "want redis:// in place of rediss://, or the port that does"
 		}
 		return "no answer in time: " + err.Error(), "is the address right, is there no firewall in between, and is the server neither stopped nor overloaded?"
 	case is(io.EOF, syscall.ECONNRESET, syscall.EPIPE):
 		if !e.tls && e.speaksTLS(ctx) {
-			return secure, "want rediss:// in place of redis://, or the port at which it does not"
+			return secure, "want rediss:// in place of redis://, or the port that does not"
 		}
 		return "it hung up: " + err.Error(), "is that a Redis, and not one that is stopping or has `maxclients` connections?"
 	}
