@@ -93,8 +93,8 @@ func (s shown) compare(t *testing.T, got string) {
 }
 
 // TestFiveMinutes does what the README says, in its order. It does not build the programs, since it
-// has them, and it gives the daemon a port and a folder other than those in the README, which may be
-// in use here.
+// has them, and it gives the daemon a port and a folder other than those in the README, which may
+// be in use here.
 func TestFiveMinutes(t *testing.T) {
 	t.Parallel()
 	all := fiveMinutes(t)

@@ -1,6 +1,6 @@
 // Package cmd_test runs both programs as a user does: testdata/*.txtar are command lines with what
-// they print and how they exit, on a Redis of their own or on the embedded store. They log in to that
-// Redis as the user of deploy/users.acl, who may do no more than they need.
+// they print and how they exit, on a Redis of their own or on the embedded store. They log in to
+// that Redis as the user of deploy/users.acl, who may do no more than they need.
 package cmd_test
 
 import (

@@ -7,7 +7,7 @@ import (
 	"github.com/jobshaper/jobshaper/policing"
 )
 
-// RulesFlag is a flag for rules as policing.ParseRule reads them, one each time that it is given.
+// RulesFlag is a flag for rules as policing.ParseRule reads them; each use of the flag adds a rule.
 func RulesFlag(name, usage string) cli.Flag {
 	return &cli.StringSliceFlag{Name: name, Usage: usage + ": `RULE`, such as 'token_bucket 10/s burst 100' or 'fixed_window 1000/d name=daily per=downstream'; may be repeated"}
 }
