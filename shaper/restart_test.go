@@ -129,34 +129,35 @@ func (w *world) becomesAnother() {
 // However often Redis restarts, a tenant with a backlog starts a job within two intervals plus the
 // time that a worker may hold a slot, and no two of its starts are closer than one interval.
 func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Open(t)
 	const day = 24 * hour
-	draw := rand.New(rand.NewPCG(1, 2))
-	every := func(us int64) func() int64 { return func() int64 { return us } }
+	every := func(us int64) func(*rand.Rand) int64 { return func(*rand.Rand) int64 { return us } }
 	for _, tc := range []struct {
 		name     string
 		interval int64
-		restart  func() int64 // µs until the next one
+		restart  func(draw *rand.Rand) int64 // µs until the next one
 	}{
 		{"1/10s, every 8s", 10 * second, every(8 * second)},
-		{"1/10s, every 100ms", 10 * second, every(100 * milli)},
+		{"1/10s, every 300ms", 10 * second, every(300 * milli)},
 		{"1/10s, as often as it may start", 10 * second, every(10 * second)},
 		{"1/d, every 23h", day, every(23 * hour)},
 		{"1/d, every day", day, every(day)},
-		{"1/30d, every hour", 30 * day, every(hour)},
-		{"1/m, at random", 60 * second, func() int64 { return 1 + draw.Int64N(40*second) }},
-		{"10/s, at random", 100 * milli, func() int64 { return 1 + draw.Int64N(second) }},
+		{"1/30d, every day", 30 * day, every(day)},
+		{"1/m, at random", 60 * second, func(draw *rand.Rand) int64 { return 1 + draw.Int64N(40*second) }},
+		{"10/s, at random", 100 * milli, func(draw *rand.Rand) int64 { return 1 + draw.Int64N(second) }},
 	} {
 		for _, common := range []bool{false, true} { // whether the downstream has the rate too
 			t.Run(fmt.Sprint(tc.name, ", common ", common), func(t *testing.T) {
-				w := newWorld(t, rdb)
+				t.Parallel()
+				w, draw := newWorld(t, rdb), rand.New(rand.NewPCG(1, 2))
 				r := rate(1, time.Duration(tc.interval)*time.Microsecond)
 				w.set("a", Policy{Rate: r})
 				if common {
 					w.setDownstream(DownstreamPolicy{Rate: r})
 				}
 				w.offers("a", 8)
-				last, restart := w.now, w.now+tc.restart()
+				last, restart := w.now, w.now+tc.restart(draw)
 				for starts := 0; starts < 8; {
 					w.pool("p", 4)
 					tickets, wait, more := w.release(1)
@@ -181,7 +182,7 @@ func TestStartsGoOnHoweverOftenRedisRestarts(t *testing.T) {
 					}
 					if w.now >= restart {
 						w.becomesAnother()
-						restart = w.now + tc.restart()
+						restart = w.now + tc.restart(draw)
 					}
 				}
 			})
