@@ -19,7 +19,7 @@ func TestFullStoreDrains(t *testing.T) {
 	t.Parallel()
 	const ballast, backlog = 50 << 10, 60
 	ctx := context.Background()
-	r := newRig(t)
+	r := newServerRig(t) // a store that tests share would be full for all of them
 	r.tenant("a", rate(20))
 	r.downstream(shaper.DownstreamPolicy{Lease: 2 * time.Second})
 	daemons := r.startBoth(2)
