@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,24 +26,31 @@ func EndInOrder(ctx context.Context, rdb redis.UniversalClient) error {
 }
 
 func endInOrder(ctx context.Context, rdb redis.UniversalClient) error {
-	ended := map[string]string{} // key of a downstream -> the run id that it knows
+	info, err := rdb.Info(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	var current []string // keys of downstreams that know this run of Redis
+	_, run, _ := strings.Cut(info, "run_id:")
+	run, _, _ = strings.Cut(run, "\r\n")
 	keys := rdb.Scan(ctx, 0, prefix("*")+"d", 1000).Iterator()
 	for keys.Next(ctx) {
-		rid, err := rdb.HGet(ctx, keys.Val(), "rid").Result()
-		if errors.Is(err, redis.Nil) {
-			continue // no script has looked at it yet
-		}
-		if err != nil {
+		seen, err := rdb.HGet(ctx, keys.Val(), "rid").Result()
+		switch {
+		case err == nil && seen == run:
+			current = append(current, keys.Val())
+		case err != nil && !errors.Is(err, redis.Nil):
 			return fmt.Errorf("%s: %w", keys.Val(), err)
 		}
-		ended[keys.Val()] = rid
+		// Any other saw an earlier run last, or none. That one may have forgotten a grant, and the
+		// next look at the downstream must notice it.
 	}
 	if err := keys.Err(); err != nil {
 		return err
 	}
-	_, err := rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		for key, rid := range ended {
-			pipe.HSet(ctx, key, "ended", rid)
+	_, err = rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, key := range current {
+			pipe.HSet(ctx, key, "ended", run)
 		}
 		pipe.Do(ctx, "client", "pause", endWithin.Milliseconds(), "write")
 		return nil
