@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/again"
 )
 
 const (
@@ -20,12 +22,7 @@ func (s *Scheduler) keepBooks(ctx context.Context) {
 	b := &bookkeeper{q: s.q, mend: true, pause: bookPause}
 	wait := time.Duration(rand.Int64N(int64(s.opts.Books)) + 1) // so that several schedulers look at different times
 	since, failing := time.Time{}, false
-	for {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
+	for again.Sleep(ctx, wait) {
 		wait = s.opts.Books
 		begun, err := s.q.RDB.Time(ctx).Result()
 		if err == nil {

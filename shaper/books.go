@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
@@ -167,15 +168,10 @@ func (b *bookkeeper) names(ctx context.Context, since time.Time) ([]string, erro
 
 // rest waits between two calls.
 func (b *bookkeeper) rest(ctx context.Context) error {
-	if b.pause == 0 {
-		return ctx.Err()
+	if b.pause > 0 {
+		again.Sleep(ctx, b.pause)
 	}
-	select {
-	case <-time.After(b.pause):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctx.Err()
 }
 
 // compare compares sizes and counts, see internal/queue/lua/compare.lua, and returns the tenants

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/breaker"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -121,11 +122,7 @@ func (s *store) probe(ctx context.Context) {
 			s.log.Info("the store answers again", "downstream", s.downstream, "away", time.Since(since).Round(time.Millisecond))
 			return
 		}
-		timer := time.NewTimer(max(wait, time.Millisecond))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !again.Sleep(ctx, max(wait, time.Millisecond)) {
 			return
 		}
 		s.probeOnce(ctx)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/embedded/redisproc"
 )
 
@@ -120,14 +121,8 @@ func (s *server) respawn(ctx context.Context, deaths *int) (*redisproc.Process, 
 			s.log.Error("the embedded store has ended", "error", err)
 			return nil, err
 		}
-		if *deaths > 1 {
-			pause := time.NewTimer(firstPause << (*deaths - 2))
-			select {
-			case <-pause.C:
-			case <-ctx.Done():
-				pause.Stop()
-				return nil, nil
-			}
+		if *deaths > 1 && !again.Sleep(ctx, firstPause<<(*deaths-2)) {
+			return nil, nil
 		}
 		proc, spawnErr := s.spawn(ctx)
 		switch {
