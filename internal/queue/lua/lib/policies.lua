@@ -1,7 +1,7 @@
 -- policies: how the policy of a tenant, or of the downstream, is written. It applies at once, to
 -- the backlog too, since every script reads the policy anew.
 
--- include tenant refile
+-- include tenant
 
 -- write_fields writes ARGV[from] … ARGV[to], field, value …, to a hash. An empty value unsets its
 -- field; with `whole`, so does not naming it.

@@ -7,7 +7,6 @@
 
 -- include pick
 
-local BEFORE_ALL = '-' -- no tenant is called so
 local REFILE = 20 -- tenants in a call
 
 -- refile files the next tenants that have jobs. Returns true if there may be more of them.

@@ -4,6 +4,7 @@
 
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays at least
 local FIRST = 10000000 -- µs that a timeline of which nothing is known, and all may be forgotten, waits at most after a restart
+local BEFORE_ALL = '-' -- no tenant is called so; see refile
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call, and no others: a table is made anew at each call, and costs
