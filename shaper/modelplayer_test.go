@@ -130,6 +130,7 @@ func (p *player) begin(rate buckets.Rate) {
 	to := model.DownstreamPolicy{Rate: rate, Log: true}
 	p.m = model.New(p.now, to)
 	p.m.Epoch = p.epoch
+	p.m.SetDownstream(to) // its timeline is looked at since then
 	p.scripts().SetDownstream(to)
 }
 

@@ -39,6 +39,7 @@ func playAgain(t *testing.T, w *world, seed uint64) {
 	play := model.Play{From: t0, Places: 1 + r.IntN(6)}
 	d := model.New(t0, to)
 	d.Epoch = 1
+	d.SetDownstream(to)
 	scripts := scripted{w}
 	scripts.SetDownstream(to)
 	policy := func() model.Policy {

@@ -251,6 +251,11 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 			w.pass(20 * second)
 			w.setDownstream(DownstreamPolicy{Rate: rate(1, 30*24*time.Hour)})
 		}, 0},
+		{"a downstream whose rate is set at once after a restart", func(w *world) {
+			w.becomesAnother()
+			w.offers("b", 1)
+			w.setDownstream(DownstreamPolicy{Rate: rate(1, 30*24*time.Hour)})
+		}, 10*second + hold},
 		{"a tenant that was known", func(w *world) { // its first grant may have been forgotten
 			w.set("a", month)
 			w.pass(second)
@@ -270,6 +275,25 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 				t.Errorf("the first start after %v, want an interval", time.Duration(took)*time.Microsecond)
 			}
 		})
+	}
+}
+
+// A rate of the downstream that was set just before a crash may be forgotten, and with it the
+// grants that it was for. Whoever sets it again, as daemons do, gets no start nearer to those than
+// an interval, whatever was called first.
+func TestRateThatWasForgottenWithItsGrants(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 4)
+	w.set("a", Policy{Rate: rate(1000, time.Second)})
+	w.offers("a", 1)
+	w.becomesAnother()
+	epoch := w.now
+	w.offers("b", 1) // notices the restart
+	w.pass(second)
+	w.setDownstream(DownstreamPolicy{Rate: rate(1, 5*time.Second)})
+	want := epoch + hold + 5*second
+	if at := w.startWithin(60*second).Slot.UnixMicro(); at < want || at > want+milli {
+		t.Errorf("the first start %d µs after the restart, want %d", at-epoch, want-epoch)
 	}
 }
 

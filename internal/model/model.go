@@ -167,8 +167,6 @@ func (d *Downstream) Restart() {
 	d.Epoch = d.Now
 	if d.shared() {
 		d.Timeline = d.Timeline.Settled(d.Policy.Rate, d.Now, d.terms(nil))
-	} else {
-		d.Timeline.Seen = d.Now
 	}
 	d.log("i")
 }

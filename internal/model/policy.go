@@ -69,6 +69,11 @@ func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	fill(&p.MaxCrashes, 3)
 	opened := p.Log && !d.Policy.Log
 	d.Policy = p
+	if d.shared() {
+		terms := d.terms(nil)
+		terms.Most = first // a rate that was there at a restart was settled then
+		d.Timeline = d.Timeline.Settled(p.Rate, d.Now, terms)
+	}
 	if opened {
 		d.log("o")
 	}

@@ -61,10 +61,9 @@ local function downstream(now)
   notice_step(ds, now)
   local restarted, fresh = notice_restart(ds, now)
   if ds.rate and ds.rate ~= '' then
-    ds.timeline = timeline(ds, ds.rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
-    if restarted then note(ds, ds.timeline) end
-  elseif restarted then
-    put(ds, 'seen', now) -- none of its slots can have been forgotten, whatever rate it gets
+    -- A rate that came only after the restart may itself have been forgotten, with grants.
+    ds.timeline = timeline(ds, ds.rate, now, ds.epoch, ds.hold, ds.grace, (fresh or not restarted) and FIRST)
+    if ds.timeline.doubted then note(ds, ds.timeline) end
   end
   return ds
 end
