@@ -22,6 +22,7 @@ const module = "github.com/jobshaper/jobshaper"
 // TestOutside compiles and runs the examples in a module of their own, like a user's: what they
 // need can be imported there and, except for the HTTP middleware, from the root package alone.
 func TestOutside(t *testing.T) {
+	testenv.Long(t, "compiles a module of its own")
 	t.Parallel()
 	here, err := os.Getwd()
 	must(t, err)

@@ -6,13 +6,12 @@ import (
 	"testing"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // In a cluster keys spread over the nodes, or share one by their tag.
 func TestCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	testenv.Long(t, "starts six servers")
 	t.Parallel()
 	client, ctx := redistest.StartCluster(t).Client(), context.Background()
 	t.Run("vectors", func(t *testing.T) { suiteVectors(t, openOn(client)) })

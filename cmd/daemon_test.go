@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // patience bounds waits that only a broken system makes long.
@@ -147,6 +149,7 @@ echo ran to its end`
 // A daemon whose log nobody reads, or whose log's disk is full, does its work, and ends when it is
 // told to or cannot go on.
 func TestDaemonDoesNotWaitForItsLog(t *testing.T) {
+	testenv.Long(t, "fills a pipe and a disk")
 	t.Parallel()
 	stuck := func(t *testing.T) *os.File {
 		r, w, err := os.Pipe()

@@ -54,10 +54,11 @@ func TestScripts(t *testing.T) {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && strings.Contains(file, "demo") {
-				t.Skip("takes 10 s")
+			if slices.Contains([]string{"demo", "unseen", "verify"}, name) {
+				testenv.Long(t, "lasts several seconds of starts")
 			}
 			server := redistest.Start(t, redistest.Args("--aclfile", users))
 			if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "shaper", ">"+password).Err(); err != nil {

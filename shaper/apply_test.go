@@ -14,6 +14,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // file is a configuration in which everything is n.
@@ -139,6 +140,7 @@ func (c *cut) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 // After an Apply that ends after any of its steps, the next one, of the same content or another,
 // has the same effect as if there had been none.
 func TestApplyInParts(t *testing.T) {
+	testenv.Long(t, "sets thousands of tenants")
 	t.Parallel()
 	server := redistest.Start(t)
 	names := func(letter string) (l []string) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // scriptsRun is how many scripts this Redis has run.
@@ -44,6 +45,7 @@ var stuck = map[string]func(w *world){
 // A producer that waits for room asks at most a few times a second if the bucket cannot know when
 // there will be any, and takes what becomes free at the next try.
 func TestWhoWaitsAsksSeldom(t *testing.T) {
+	testenv.Long(t, "watches how seldom a producer asks while it waits")
 	t.Parallel()
 	for name, arrange := range stuck {
 		t.Run(name, func(t *testing.T) {

@@ -8,11 +8,13 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // However many jobs come back at once, they leave in the order in which they were accepted, ahead
 // of all that were never out.
 func TestManyComeBackInOrder(t *testing.T) {
+	testenv.Long(t, "fills queues with hundreds of jobs")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	const n = 150

@@ -37,6 +37,7 @@ func unconfirmed(t *testing.T, what string, r Result, err error) *UnconfirmedErr
 // nothing is promised, not even if it is offered again and known; once the replica has it, it is a
 // duplicate. A refusal needs no replica.
 func TestAcceptedOnceAReplicaHasIt(t *testing.T) {
+	testenv.Long(t, "starts a primary and its replicas")
 	t.Parallel()
 	ctx := t.Context()
 	server := redistest.Start(t)
@@ -88,6 +89,7 @@ func TestAcceptedOnceAReplicaHasIt(t *testing.T) {
 
 // A connection that may take less time to answer than the replicas is given more.
 func TestReplicasMayTakeLongerThanAnAnswer(t *testing.T) {
+	testenv.Long(t, "lasts longer than an answer may take, again and again")
 	t.Parallel()
 	server := redistest.Start(t)
 	redistest.StartReplica(t, server, "").Pause()
@@ -156,9 +158,7 @@ func TestAReplicaDoesNotAnswer(t *testing.T) {
 
 // TestCluster runs the scripts on a real cluster.
 func TestCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	testenv.Long(t, "starts six servers")
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	t.Run("the model", func(t *testing.T) {

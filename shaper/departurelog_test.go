@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // departures writes the log as text: the time since t0 in ms, and what happened.
@@ -197,6 +198,7 @@ func TestDepartureLogOff(t *testing.T) {
 // The log is read in pages, keeps about as much as it may, and passes over what no script of ours
 // wrote.
 func TestDepartureLogIsCapped(t *testing.T) {
+	testenv.Long(t, "fills a departure log")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	w := logged(t, rdb)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // told asks for the expected start of every job that waits, by offering it again, all at one
@@ -31,6 +32,7 @@ func (w *world) told(specs []Spec) map[string]Result {
 // Jobs start when answers said that they would, within a tenth of the wait or an interval, whatever
 // they wait for.
 func TestExpectedStartsComeTrue(t *testing.T) {
+	testenv.Long(t, "plays thousands of starts")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	ten := Policy{Rate: rate(10, time.Second)}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // slots runs jobs for a while and returns the slots by tenant, in µs since the epoch. Every job
@@ -34,6 +35,7 @@ func apart(t *testing.T, what string, slots []int64, least int64) {
 
 // Where the downstream's rate binds, its tenants share it by weight, none beyond its own rate.
 func TestTenantsShareByWeight(t *testing.T) {
+	testenv.Long(t, "plays thousands of starts")
 	t.Parallel()
 	for _, tc := range []struct {
 		name string

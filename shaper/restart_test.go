@@ -44,6 +44,7 @@ func (w *world) next() *queue.Grant {
 // restart a tenant first waits one interval, even if its very first grant was lost, and so does the
 // downstream.
 func TestRestartThatLostTheLastGrant(t *testing.T) {
+	testenv.Long(t, "restarts four servers")
 	for _, tc := range []struct {
 		name string
 		set  func(w *world)
@@ -292,7 +293,7 @@ func TestRateThatWasForgottenWithItsGrants(t *testing.T) {
 	w.pass(second)
 	w.setDownstream(DownstreamPolicy{Rate: rate(1, 5*time.Second)})
 	want := epoch + hold + 5*second
-	if at := w.startWithin(60*second).Slot.UnixMicro(); at < want || at > want+milli {
+	if at := w.startWithin(60 * second).Slot.UnixMicro(); at < want || at > want+milli {
 		t.Errorf("the first start %d µs after the restart, want %d", at-epoch, want-epoch)
 	}
 }

@@ -7,12 +7,14 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // A job that its downstream always throttles is dead after max_throttles of its starts, whether its
 // tenant or all tenants are paused for it, and what waited behind it leaves. A requeue gives it all
 // of them again.
 func TestJobsThatAreAlwaysThrottled(t *testing.T) {
+	testenv.Long(t, "throttles each job a hundred times")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	for _, ending := range []queue.Ending{queue.EndThrottled, queue.EndThrottledAll} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // failures tells of each call of a command that failed.
@@ -41,6 +42,7 @@ func (f failures) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // While Redis is away a pool tries to beat more often than it beats, since it may count as gone
 // when Redis is back: otherwise it would be without work for up to a whole beat more.
 func TestPoolIsSoonKnownAgain(t *testing.T) {
+	testenv.Long(t, "lasts an outage")
 	t.Parallel()
 	server := redistest.Start(t)
 	hook := failures{"hgetall", make(chan struct{}, 100)} // what a beat asks first, and nobody else here

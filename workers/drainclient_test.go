@@ -10,11 +10,13 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // TestTicketsPassAFullStore: a Redis that takes no writes still takes a process' first ticket, and
 // hands it to a worker. Only then can what is in the queue leave and make room.
 func TestTicketsPassAFullStore(t *testing.T) {
+	testenv.Long(t, "fills a store")
 	t.Parallel()
 	ctx := t.Context()
 	rdb := redistest.Start(t, redistest.Args("--maxmemory", "1mb", "--maxmemory-policy", "noeviction")).Client()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/queue"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -17,6 +18,7 @@ import (
 // paused, or the downstream, and starts after the pause. The first slot of a new Redis is seconds
 // ahead here, so only a recall can be in time.
 func TestPauseRecallsGrantedSlots(t *testing.T) {
+	testenv.Long(t, "lasts several seconds of slots")
 	for name, paused := range map[string]string{"tenant": "a", "downstream": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

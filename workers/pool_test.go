@@ -244,6 +244,7 @@ func TestBeatDoesNotEndWhatChangesHands(t *testing.T) {
 
 // TestShorterLeasesAreKept shortens the lease while a job runs: its beats follow.
 func TestShorterLeasesAreKept(t *testing.T) {
+	testenv.Long(t, "lasts several leases")
 	t.Parallel()
 	started, release := make(chan struct{}, 10), make(chan struct{})
 	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
@@ -270,6 +271,7 @@ func TestShorterLeasesAreKept(t *testing.T) {
 // TestLongJobsCountWhileTheyRun: the start of a job is counted once its pool has said that the
 // handler began, and not again when it ends.
 func TestLongJobsCountWhileTheyRun(t *testing.T) {
+	testenv.Long(t, "runs long jobs")
 	t.Parallel()
 	release := make(chan struct{})
 	b := newBench(t, func(context.Context, *asynq.Task) error {

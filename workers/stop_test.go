@@ -9,6 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -121,6 +122,7 @@ func TestStopHandsBack(t *testing.T) {
 // TestStopWithoutRedis: a pool whose Redis is gone stops all the same, and its handlers get their
 // grace.
 func TestStopWithoutRedis(t *testing.T) {
+	testenv.Long(t, "lasts a grace period")
 	t.Parallel()
 	started, ended := make(chan struct{}), make(chan struct{})
 	b := newBench(t, func(context.Context, *asynq.Task) error {

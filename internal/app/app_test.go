@@ -192,6 +192,7 @@ func TestStopDrains(t *testing.T) {
 // `shaper stats --top` shows what the API refuses and which tenants offer the most, until the
 // daemon stops.
 func TestHeavyHitters(t *testing.T) {
+	testenv.Long(t, "makes thousands of tenants")
 	server := redistest.Start(t)
 	cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
 	cfg.Redis = server.URL()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -55,6 +56,7 @@ func nothing(context.Context, *asynq.Task) error { return nil }
 // Two daemons with different configurations both say so, and that of the one started last is in
 // force; if Redis loses it, it is applied again, even by daemons without workers.
 func TestTwoConfigs(t *testing.T) {
+	testenv.Long(t, "lasts several looks at a configuration")
 	t.Parallel()
 	server := redistest.Start(t)
 	admin, err := shaper.NewAdmin(server.Client(), "d")

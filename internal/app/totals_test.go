@@ -13,6 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -166,6 +167,7 @@ func TestTotalsThatGoBack(t *testing.T) {
 // the scrape says what happened, and so does Stats, whether it reads them all or not. What a scrape
 // costs does not grow with them.
 func TestCountersOfManyIdleTenants(t *testing.T) {
+	testenv.Long(t, "makes thousands of tenants")
 	rdb := redistest.Start(t).Client()
 	ctx := t.Context()
 	admin, err := shaper.NewAdmin(rdb, "d")

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 const usersFile = "../../deploy/users.acl"
@@ -156,9 +157,7 @@ func TestRights(t *testing.T) {
 		}
 	})
 	t.Run("a cluster", func(t *testing.T) {
-		if testing.Short() {
-			t.Skip("starts six servers")
-		}
+		testenv.Long(t, "starts six servers")
 		t.Parallel()
 		cluster := redistest.StartCluster(t, redistest.Args("--aclfile", file))
 		for i, node := range cluster.Nodes {

@@ -7,12 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 func TestSentinelURL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	testenv.Long(t, "starts six servers")
 	t.Parallel()
 	set := redistest.StartSentinel(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))
 	client, err := Open(set.URL(), Config{})
@@ -27,9 +26,7 @@ func TestSentinelURL(t *testing.T) {
 }
 
 func TestClusterURL(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts six servers")
-	}
+	testenv.Long(t, "starts six servers")
 	t.Parallel()
 	ctx := t.Context()
 	cluster := redistest.StartCluster(t, redistest.AOF(), redistest.Args("--appendfsync", "always"), redistest.Password("open/ses@me"))

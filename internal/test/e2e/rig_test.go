@@ -19,6 +19,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/history"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
@@ -42,9 +43,7 @@ type rig struct {
 // notShort leaves a test that takes longer than three seconds out of the short ones.
 func notShort(t *testing.T) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("takes more than 3 s")
-	}
+	testenv.Long(t, "takes more than 3 s")
 }
 
 // newRig is a rig on a Redis of its own, or on the cluster that the whole run is about, see

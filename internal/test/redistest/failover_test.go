@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 func TestSentinelFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 5 s")
-	}
+	testenv.Long(t, "takes some 5 s")
 	t.Parallel()
 	ctx := t.Context()
 	set := StartSentinel(t, AOF(), Password("sesame"))
@@ -39,9 +39,7 @@ func TestSentinelFailover(t *testing.T) {
 }
 
 func TestClusterFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some 7 s")
-	}
+	testenv.Long(t, "takes some 7 s")
 	t.Parallel()
 	ctx := t.Context()
 	cluster := StartCluster(t, AOF(), Password("sesame"), FailsOver())

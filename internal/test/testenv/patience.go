@@ -17,6 +17,15 @@ import (
 // sooner is about something else.
 const Patience = time.Minute
 
+// Long leaves a test out of the short ones, `go test -short`, which end within 10 s for a package.
+// does says what takes the test so long.
+func Long(t testing.TB, does string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(does)
+	}
+}
+
 // leaks looks for leftover goroutines until there are none. goleak by itself looks for half a
 // second, and a busy machine may need as long to end one.
 func leaks(opts []goleak.Option) (err error) {
