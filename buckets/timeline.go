@@ -43,6 +43,12 @@ type Terms struct {
 	// Most bounds how long after Epoch + Ahead a timeline that has granted nothing waits; 0 means
 	// an interval. It is for a timeline that is unlikely to have forgotten a grant.
 	Most time.Duration
+
+	// Keep is for departures that something else puts off, as a second queue behind this one does:
+	// the next one still counts from when this one was due, or from Keep before its slot where that
+	// is later. So up to Keep is made up, and slots may be that much nearer than an interval. Zero
+	// counts from the slot.
+	Keep time.Duration
 }
 
 // Earliest returns the slot that a grant at now would get, rounded up to the µs: the next
@@ -55,13 +61,15 @@ func (t Timeline) Earliest(r Rate, now int64, terms Terms) int64 {
 
 // Grant returns the timeline after slot was granted at the instant now. slot is what Earliest
 // returned, or later, if something other than this timeline decided it. The next departure is
-// exactly one interval after the departure that slot stands for.
+// exactly one interval after the departure that slot stands for, see Terms.Keep.
 func (t Timeline) Grant(r Rate, slot, now int64, terms Terms) Timeline {
 	now = clampInstant(now)
 	t = t.at(r, now, terms)
-	from := span{us: slot}
-	if next := (span{t.Next, t.Rem}); next.ceil() == slot {
-		from = next
+	from, kept := span{us: slot}, slot-terms.Keep.Microseconds()
+	if !t.Rate.IsZero() {
+		if from = (span{t.Next, t.Rem}); from.ceil() < kept {
+			from = span{us: kept}
+		}
 	}
 	next := from.add(interval(r), r.Events)
 	return Timeline{Slot: slot, Next: next.us, Rem: next.frac, Rate: r, Seen: now}

@@ -24,7 +24,7 @@ if ARGV[8] == '1' then
   return 'settled'
 end
 local slot = earliest(tl, now, tonumber(ARGV[5])) + ARGV[6]
-grant(h, tl, slot, now)
+grant(h, tl, slot, now, tonumber(ARGV[9]))
 redis.call('HSET', KEYS[1], unpack(changed))
 local function int(n) return string.format('%d', n) end
 return { int(slot), int(tl.next), int(tl.rem), tl.rate, int(tl.seen) }`)
@@ -64,7 +64,7 @@ func TestTimelineIsItsScript(t *testing.T) {
 							most = fmt.Sprint(terms.Most.Microseconds())
 						}
 						return []any{now, fmt.Sprintf("%d/%d", r.Events, r.periodMicros()), terms.Epoch, terms.Ahead.Microseconds(),
-							terms.Grace.Microseconds(), later, most, settled}
+							terms.Grace.Microseconds(), later, most, settled, terms.Keep.Microseconds()}
 					}
 					if settle {
 						tl = tl.Settled(r, now, terms)
@@ -75,7 +75,8 @@ func TestTimelineIsItsScript(t *testing.T) {
 							continue
 						}
 					}
-					later := rapid.SampledFrom([]int64{0, 0, 0, 1, iv.us / 2}).Draw(rt, "later")
+					later := rapid.SampledFrom([]int64{0, 0, 0, 1, iv.us / 2, 3 * iv.us}).Draw(rt, "later")
+					terms.Keep = micros(rapid.SampledFrom([]int64{0, 0, 1, iv.us / 2, iv.us}).Draw(rt, "keep"))
 					slot := tl.Earliest(r, now, terms) + later
 					tl = tl.Grant(r, slot, now, terms)
 					want := fmt.Sprint([]any{slot, tl.Next, tl.Rem, fmt.Sprintf("%d/%d", r.Events, r.periodMicros()), tl.Seen})

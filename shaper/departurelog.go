@@ -42,7 +42,8 @@ type LogEntry struct {
 	Rate      buckets.Rate
 	Common    buckets.Rate // of the downstream; zero = none
 	Tolerance time.Duration
-	Missed    time.Time // the slot that the start missed, and that this one replaces
+	Missed    time.Time     // the slot that the start missed, and that this one replaces
+	Keep      time.Duration // how late the slot may be while the tenant keeps its place, see SharedSpacing; zero = not at all
 
 	// Of LogEnded.
 	Became string        // done, retry, dead, cancelled, back or throttled
@@ -123,14 +124,17 @@ func readEntry(m redis.XMessage) LogEntry {
 	return e
 }
 
-// entryWords is how many words the entries of a kind have.
+// entryWords is how many words the entries of a kind have. A grant may have one more, Keep.
 var entryWords = map[LogKind]int{LogGranted: 10, LogEnded: 7, LogLost: 5, LogPaused: 3, LogResumed: 2, LogRestart: 1, LogOpened: 1}
 
 func (e *LogEntry) read(w []string) (ok bool) {
-	if len(w[0]) != 1 || entryWords[LogKind(w[0][0])] != len(w) {
+	if len(w[0]) != 1 {
 		return false
 	}
 	e.Kind, ok = LogKind(w[0][0]), true
+	if n := entryWords[e.Kind]; len(w) != n && (e.Kind != LogGranted || len(w) != n+1) {
+		return false
+	}
 	number := func(s string) int64 {
 		n, err := strconv.ParseInt(s, 10, 64)
 		ok = ok && err == nil
@@ -157,6 +161,9 @@ func (e *LogEntry) read(w []string) (ok bool) {
 		e.Rate, e.Tolerance, e.Missed = rate(w[6]), us(w[8]), queue.Instant(number(w[9]))
 		if w[7] != "-" {
 			e.Common = rate(w[7])
+		}
+		if len(w) > 10 {
+			e.Keep = us(w[10])
 		}
 	case LogEnded:
 		e.Became, e.Took = w[4], us(w[6])

@@ -13,6 +13,7 @@ import (
 type exact struct {
 	granted bool
 	last    *big.Rat // the exact departure that the last slot stands for
+	slot    int64    // that slot
 	seen    int64
 	rate    buckets.Rate
 	known   bool // Redis held something of the tenant before it restarted last
@@ -36,9 +37,10 @@ func whole(us int64) *big.Rat { return new(big.Rat).SetInt64(us) }
 func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 	switch {
 	case e.granted && now < e.seen: // the clock stepped back: what lay ahead of the grant lies ahead of now
-		e.last, e.rate = whole(up(e.last)-e.seen+now), r
+		e.slot += now - e.seen
+		e.last, e.rate = whole(e.slot), r
 	case e.granted && e.rate != r: // slots are whole µs, and the new rate counts from the last one
-		e.last, e.rate = whole(up(e.last)), r
+		e.last, e.rate = whole(e.slot), r
 	}
 	if e.seen = min(e.seen, now); e.seen >= epoch {
 		return e
@@ -55,7 +57,7 @@ func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 		latest = whole(up(latest))
 	}
 	if up(new(big.Rat).Add(latest, interval(r))) >= now-mGrace {
-		e.granted, e.last, e.rate = true, latest, r
+		e.granted, e.last, e.slot, e.rate = true, latest, up(latest), r
 	}
 	return e
 }
@@ -81,13 +83,16 @@ func (e exact) earliest(r buckets.Rate, now, epoch, grace int64) int64 {
 	return now
 }
 
-// grant takes slot, which may be later than the earliest one when something else binds.
-func (e *exact) grant(r buckets.Rate, slot, now, epoch int64) {
+// grant takes slot, which may be later than the earliest one when something else binds. A departure
+// that was due up to keep before it counts as made then.
+func (e *exact) grant(r buckets.Rate, slot, now, epoch, keep int64) {
 	stands := whole(slot)
-	if at := e.at(r, now, epoch); at.granted && up(at.next()) == slot {
-		stands = at.next()
+	if at := e.at(r, now, epoch); at.granted {
+		if stands = whole(slot - keep); up(at.next()) >= slot-keep {
+			stands = at.next()
+		}
 	}
-	e.granted, e.last, e.seen, e.rate = true, stands, now, r
+	e.granted, e.last, e.slot, e.seen, e.rate = true, stands, slot, now, r
 }
 
 // likely is when the ticket after out others would start.

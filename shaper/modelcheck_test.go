@@ -303,9 +303,19 @@ func (p *player) byTheBook() {
 		want := tenant.earliest(rate, now, p.epoch, mGrace)
 		if !common.IsZero() {
 			want = max(want, p.common.earliest(common, now, p.epoch, mGrace))
-			p.common.grant(common, slot, now, p.epoch)
+			p.common.grant(common, slot, now, p.epoch, 0)
 		}
-		tenant.grant(rate, slot, now, p.epoch)
+		keep := int64(0)
+		if len(f) > 10 {
+			keep = atoi(f[10])
+			if slot > tenant.earliest(rate, now, p.epoch, mGrace) {
+				p.seen("kept its place")
+			}
+			if want := min(up(interval(common)), up(interval(rate))); !p.m.Policy.Shared || keep > want || keep < want-1 {
+				p.t.Errorf("%s of %s keeps its place by %d µs, with shared spacing %t and an interval of %d", f[2], f[1], keep, p.m.Policy.Shared, want)
+			}
+		}
+		tenant.grant(rate, slot, now, p.epoch, keep)
 		if slot != want {
 			p.t.Errorf("slot of %s of %s: %d, and by the book it is %d", f[2], f[1], slot-t0, want-t0)
 		}

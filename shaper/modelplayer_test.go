@@ -127,7 +127,7 @@ func newPlayer(w *world, seed uint64, happened *sync.Map, names ...string) *play
 
 // begin gives the downstream its policy.
 func (p *player) begin(rate buckets.Rate) {
-	to := model.DownstreamPolicy{Rate: rate, Log: true}
+	to := model.DownstreamPolicy{Rate: rate, Shared: p.r.IntN(3) == 0, Log: true}
 	p.m = model.New(p.now, to)
 	p.m.Epoch = p.epoch
 	p.m.SetDownstream(to) // its timeline is looked at since then
@@ -145,7 +145,7 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
-	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart"}
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart", "kept its place"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 
@@ -343,13 +343,13 @@ func (p *player) stepRestart() {
 	p.policyOfAll(p.m.Policy) // a call that notices it
 }
 
-// stepDownstream changes the cap of the downstream, or its rate.
+// stepDownstream changes the cap of the downstream, or its rate and spacing.
 func (p *player) stepDownstream() {
 	to := p.m.Policy
 	if p.r.IntN(3) > 0 {
 		to.MaxInFlight = p.r.Int64N(4)
 	} else {
-		to.Rate = pick(p.r, append([]buckets.Rate{{}, {}}, rates...))
+		to.Rate, to.Shared = pick(p.r, append([]buckets.Rate{{}, {}}, rates...)), p.r.IntN(2) == 0
 	}
 	p.policyOfAll(to)
 }

@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/jobshaper/jobshaper/buckets"
@@ -94,10 +95,27 @@ const (
 	RefuseUnknown UnknownTenants = "refuse"
 )
 
+// Spacing says which starts are kept apart where tenants share a downstream's rate.
+type Spacing string
+
+const (
+	// StrictSpacing keeps the starts of each tenant an interval apart, and those of all tenants an
+	// interval of the downstream. Two such grids rarely fit, so a tenant that shares a busy
+	// downstream may get less than its rate: its interval grows to whole intervals of the
+	// downstream.
+	StrictSpacing Spacing = "strict"
+	// SharedSpacing keeps the starts of all tenants an interval of the downstream apart. A tenant
+	// that the downstream puts off keeps its place on its own timeline, by up to one interval of
+	// the downstream and of its own: its starts may be that much nearer than its interval, and any
+	// window holds at most one more of them.
+	SharedSpacing Spacing = "shared"
+)
+
 // DownstreamPolicy is how one downstream is protected as a whole. A zero field is the documented
 // default.
 type DownstreamPolicy struct {
 	Rate           buckets.Rate   // all tenants together; zero = no limit of its own
+	Spacing        Spacing        // where there is a Rate; default StrictSpacing
 	MaxInFlight    int            // tickets out and jobs running; 0 = as many as the workers have places
 	UnknownTenants UnknownTenants // default UseDefaults
 	Tolerance      time.Duration  // τ: how long after its slot a start may happen; default 20ms
@@ -125,6 +143,8 @@ const (
 var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
 	setting.Rate("rate", "rate", "departures of all tenants together",
 		func(p *DownstreamPolicy) *buckets.Rate { return &p.Rate }, buckets.Rate{}),
+	setting.Word("spacing", "spacing", "whether a tenant that shares this rate keeps its own interval strictly",
+		func(p *DownstreamPolicy) *Spacing { return &p.Spacing }, StrictSpacing, SharedSpacing),
 	setting.WholeOrZero("max_in_flight", "cap", "tickets out and jobs running at once, of all tenants",
 		func(p *DownstreamPolicy) *int { return &p.MaxInFlight }, 1_000_000, ", or 0 for as many as the workers have places"),
 	setting.Word("unknown_tenants", "unknown", "what applies to tenants that nobody named",
@@ -140,6 +160,20 @@ var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
 	setting.Whole("departure_log", "log", "about how many entries to keep, two a start, for shaper verify",
 		func(p *DownstreamPolicy) *int { return &p.DepartureLog }, 1, 1_000_000, 0),
 })
+
+// Share is the most of its rate that a tenant can get while other tenants leave no slot of the
+// downstream unused; 1 is all of it. With StrictSpacing the tenant's starts are then whole
+// intervals of the downstream apart.
+func (p DownstreamPolicy) Share(tenant buckets.Rate) float64 {
+	if p.Rate.IsZero() {
+		return 1
+	}
+	intervals := float64(tenant.Period) * float64(p.Rate.Events) / (float64(tenant.Events) * float64(p.Rate.Period))
+	if p.Spacing == SharedSpacing || intervals < 1 {
+		return min(intervals, 1)
+	}
+	return intervals / math.Ceil(intervals)
+}
 
 // Validate returns a *FieldError for the first field of p that is set and cannot be used.
 func (p Policy) Validate() error { return validate(policyTable.Of(&p)) }

@@ -80,3 +80,33 @@ func playAgain(t *testing.T, w *world, seed uint64) {
 		t.Errorf("%d starts: the play shows little", len(played.Starts))
 	}
 }
+
+// With shared spacing, tenants whose rates add up to the downstream's have them, and the log says by
+// how much each may keep its place.
+func TestSharedSpacing(t *testing.T) {
+	const seconds = 20
+	w, to := newWorld(t, redistest.Open(t)), model.DownstreamPolicy{Rate: rate(10, time.Second), Shared: true, Log: true}
+	scripts := scripted{w}
+	scripts.SetDownstream(to)
+	play := model.Play{From: t0, Places: 3}
+	for name, perSecond := range map[string]int64{"a": 6, "b": 4} {
+		scripts.SetTenant(name, model.Policy{Rate: rate(perSecond, time.Second)})
+		for i := range perSecond * seconds {
+			play.Arrivals = append(play.Arrivals, model.Arrival{At: t0, Tenant: name, Offer: model.Offer{ID: fmt.Sprint("j", i), Body: "A"}})
+		}
+	}
+	model.Run(scripts, play)
+	kept := map[string]int64{}
+	w.must(w.admin.DepartureLog(t.Context(), 0, func(e LogEntry) error {
+		switch {
+		case e.Kind == LogGranted && e.Keep != 100*time.Millisecond, e.Kind == LogNoise:
+			t.Errorf("an entry that says %+v", e)
+		case e.Kind == LogGranted && e.Slot.UnixMicro() < t0+seconds*second:
+			kept[e.Tenant]++
+		}
+		return nil
+	}))
+	if kept["a"] < 6*seconds*995/1000 || kept["b"] < 4*seconds*995/1000 {
+		t.Errorf("%v starts in %d s, want 6 and 4 a second", kept, seconds)
+	}
+}

@@ -182,7 +182,7 @@ func (s scripted) SetTenant(tenant string, p model.Policy) {
 }
 
 func (s scripted) SetDownstream(p model.DownstreamPolicy) {
-	rate, most, log := "", "", ""
+	rate, most, log, spacing := "", "", "", ""
 	if !p.Rate.IsZero() {
 		rate = setting.KeepRate(p.Rate)
 	}
@@ -192,5 +192,8 @@ func (s scripted) SetDownstream(p model.DownstreamPolicy) {
 	if p.Log {
 		log = "10000"
 	}
-	s.ask(queue.PolicyScript, "set policy", "", "rate", rate, "cap", most, "log", log)
+	if p.Shared {
+		spacing = "shared"
+	}
+	s.ask(queue.PolicyScript, "set policy", "", "rate", rate, "spacing", spacing, "cap", most, "log", log)
 }

@@ -133,7 +133,7 @@ func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 		case slot != want:
 			rt.Fatalf("slot %d µs from now (%q), want %d", slot-s.now, why, want-s.now)
 		}
-		book.grant(r, slot, s.now, epoch)
+		book.grant(r, slot, s.now, epoch, 0)
 		start := elapsed + slot - s.now
 		if gap := start - lastStart; lastStart > 0 && gap+stepped < iv-1 {
 			rt.Fatalf("a gap of %d µs, the interval is %d, steps ahead of %d", gap, iv, stepped)

@@ -31,6 +31,6 @@ if over > 0 or (over == 0 and over_frac > 0) then
   save() -- notes a clock that stepped back; otherwise writes nothing
   return { 0, 0, over + (over_frac > 0 and 1 or 0) }
 end
-grant(h, tl, slot, now)
+grant(h, tl, slot, now, 0)
 save()
 return { 1, wait + (frac > 0 and 1 or 0), 0 }

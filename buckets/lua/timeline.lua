@@ -73,12 +73,14 @@ local function earliest(tl, now, grace)
   return at
 end
 
-local function grant(h, tl, slot, now)
-  if slot == tl.next + (tl.rem > 0 and 1 or 0) then
+-- grant takes a slot. keep is how long ago the departure may have been due and the next one still
+-- counts from that, in µs before slot, see Terms.Keep.
+local function grant(h, tl, slot, now, keep)
+  if tl.slot and tl.next + (tl.rem > 0 and 1 or 0) >= slot - keep then
     local rem = tl.rem + tl.per
     tl.next, tl.rem = tl.next + math.floor(rem / tl.ev), rem % tl.ev
   else
-    tl.next, tl.rem = after(slot, tl.ev, tl.per)
+    tl.next, tl.rem = after(tl.slot and slot - keep or slot, tl.ev, tl.per)
   end
   tl.slot, tl.seen = slot, now
   note(h, tl)

@@ -2,12 +2,18 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/jobshaper/jobshaper/buckets"
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/config"
+	"github.com/jobshaper/jobshaper/shaper"
 )
 
 func configCommand() *cli.Command {
@@ -19,6 +25,27 @@ func configCommand() *cli.Command {
 				ArgsUsage: "FILE", Action: checkConfig,
 			}, "shaper config check shaper.yaml"),
 		},
+	}
+}
+
+// sayShares says which tenants cannot reach their rates while others fill the downstream, see
+// shaper.Spacing.
+func sayShares(w io.Writer, d config.Downstream) {
+	say := func(who string, rate buckets.Rate) {
+		if share := d.Policy.Share(rate); share < 0.995 {
+			fmt.Fprintf(w, "downstream %s: %s cannot have more than %.0f %% of %v while others fill the %v of all", d.Name, who, math.Floor(100*share), rate, d.Policy.Rate)
+			if d.Policy.Spacing != shaper.SharedSpacing && d.Policy.Rate.Interval() < rate.Interval() {
+				fmt.Fprint(w, " (spacing: shared lets it)")
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	common := d.Policy.WithDefaults().Defaults.Rate
+	say("a tenant", common)
+	for _, name := range slices.Sorted(maps.Keys(d.Tenants)) {
+		if r := d.Tenants[name].Rate; !r.IsZero() && r != common {
+			say("tenant "+name, r)
+		}
 	}
 }
 
@@ -41,6 +68,7 @@ func checkConfig(c *cli.Context) error {
 		}
 		p := d.Policy.WithDefaults().Defaults
 		fmt.Fprintf(c.App.Writer, "downstream %s: each tenant %s, %d may wait; %d tenants named\n", d.Name, p.Rate, p.Depth, len(d.Tenants))
+		sayShares(c.App.Writer, d)
 		if n := d.Client.Replicas; n > 0 {
 			fmt.Fprintf(c.App.Writer, "downstream %s: accepts a job once %d replicas have it too\n", d.Name, n)
 		}

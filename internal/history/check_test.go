@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -439,6 +440,28 @@ func burst(from, every int64, n int, rule *Rule) (out []startAt) {
 		out = append(out, startAt{from + int64(i)*every, rule})
 	}
 	return out
+}
+
+// A tenant that keeps its place may start that much early, and no more often for it.
+func TestKeptPlaces(t *testing.T) {
+	rule := tenPerSecond
+	rule.Keep = 50 * time.Millisecond
+	starts := func(at ...int64) (h History) {
+		for i, ms := range at {
+			h = append(h, Event{Kind: Start, Tenant: "a", ID: fmt.Sprint(i), At: ms * 1e6, Slot: ms*1000 + 1})
+		}
+		return h
+	}
+	near := starts(0, 50, 150, 250, 350, 450, 550, 650, 750, 850, 950)
+	if found := slices.Concat(Spacing(near, rule), Slots(near, rule), Windows(near, rule)); len(found) > 0 {
+		t.Errorf("a place that was kept: %v", found)
+	}
+	if found := Slots(starts(0, 49), rule); len(found) != 1 {
+		t.Errorf("slots 49 ms apart: %v", found)
+	}
+	if found := Windows(starts(0, 50, 100, 150, 200), rule); len(found) == 0 {
+		t.Error("five starts in 200 ms are within the windows")
+	}
 }
 
 func TestRecovered(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 type Rule struct {
 	Rate      buckets.Rate
 	Tolerance time.Duration // τ: how long after its slot a start may happen
+	Keep      time.Duration // how much nearer than an interval slots may be, since one that was put off kept its place
 
 	// Slack is how much later than the start itself a recorder may have read its clock: zero in the
 	// handler, a few ms for an HTTP downstream, which first has to accept and parse a request.
@@ -25,9 +26,9 @@ func (r Rule) span(n int) time.Duration {
 	return time.Duration(q)
 }
 
-// most is how many starts may be in a window: 1 + ⌊(window + τ + slack) / interval⌋.
+// most is how many starts may be in a window: 1 + ⌊(window + τ + slack + keep) / interval⌋.
 func (r Rule) most(window time.Duration) int {
-	hi, lo := bits.Mul64(uint64(window+r.Tolerance+r.Slack), uint64(r.Rate.Events))
+	hi, lo := bits.Mul64(uint64(window+r.Tolerance+r.Slack+r.Keep), uint64(r.Rate.Events))
 	q, _ := bits.Div64(hi, lo, uint64(r.Rate.Period))
 	return 1 + int(q)
 }
@@ -42,13 +43,13 @@ func (r Rule) of(e Event) Rule {
 	return own
 }
 
-// laxer is the rule where either of two may be in force: the shorter interval and the larger
-// tolerance.
+// laxer is the rule where either of two may be in force: the shorter interval, the larger tolerance
+// and the larger keep.
 func laxer(a, b Rule) Rule {
 	if b.span(1) < a.span(1) {
 		a.Rate = b.Rate
 	}
-	a.Tolerance = max(a.Tolerance, b.Tolerance)
+	a.Tolerance, a.Keep = max(a.Tolerance, b.Tolerance), max(a.Keep, b.Keep)
 	return a
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Spacing finds starts of one tenant that are closer than interval − τ; where their rates differ,
+// Spacing finds starts of one tenant that are closer than interval − keep − τ; where their rates differ,
 // than the shorter of their intervals. At rates whose interval is below τ it can find nothing;
 // Windows and Slots do.
 func Spacing(h History, r Rule) []Violation {
@@ -14,7 +14,7 @@ func Spacing(h History, r Rule) []Violation {
 	for _, starts := range h.byTenant() {
 		for i := 1; i < len(starts); i++ {
 			both := laxer(r.of(starts[i-1]), r.of(starts[i]))
-			least := both.span(1) - both.Tolerance - both.Slack
+			least := both.span(1) - both.Keep - both.Tolerance - both.Slack
 			if d := gap(starts[i-1], starts[i]); d < least {
 				out = append(out, found("spacing", starts[i], "%v after job %q, want at least %v", d, starts[i-1].ID, least))
 			}
@@ -24,7 +24,7 @@ func Spacing(h History, r Rule) []Violation {
 }
 
 // Windows finds windows of an interval, of a second and of ten that hold more starts of one tenant
-// than 1 + ⌊(W+τ)/interval⌋; where their rates differ, the shortest of their intervals counts.
+// than 1 + ⌊(W+τ+keep)/interval⌋; where their rates differ, the shortest of their intervals counts.
 func Windows(h History, r Rule) []Violation {
 	var out []Violation
 	for _, starts := range h.byTenant() {
@@ -67,8 +67,8 @@ func (r Rule) inForce(starts History, runs []int, i int, window time.Duration) i
 	return most
 }
 
-// Slots finds starts without a slot, and slots of one tenant that are closer than an interval: one
-// that was granted twice is the worst of them. A slot is exact, so neither τ nor slack applies,
+// Slots finds starts without a slot, and slots of one tenant that are closer than interval − keep:
+// one that was granted twice is the worst of them. A slot is exact, so neither τ nor slack applies,
 // only the µs in which slots are counted.
 func Slots(h History, r Rule) []Violation {
 	var out []Violation
@@ -78,7 +78,8 @@ func Slots(h History, r Rule) []Violation {
 			if e.Slot == 0 {
 				out = append(out, found("slots", e, "no slot"))
 			} else if i > 0 {
-				least := laxer(r.of(starts[i-1]), r.of(e)).span(1).Truncate(time.Microsecond)
+				both := laxer(r.of(starts[i-1]), r.of(e))
+				least := (both.span(1) - both.Keep).Truncate(time.Microsecond)
 				if d := time.Duration(e.Slot-starts[i-1].Slot) * time.Microsecond; d < least {
 					out = append(out, found("slots", e, "slot %v after that of job %q, want at least %v", d, starts[i-1].ID, least))
 				}

@@ -9,7 +9,7 @@ import (
 
 // log writes an entry of the departure log, as the scripts do:
 //
-//	g tenant id attempt slot wait rate common tolerance missed   a slot was granted
+//	g tenant id attempt slot wait rate common tolerance missed [keep]   a slot was granted
 //	f tenant id attempt became late took                         a start ended
 //	x tenant id attempt took                                     its lease ended
 //	p tenant until · r tenant                                    a pause began, ended
@@ -29,8 +29,12 @@ func (d *Downstream) logGrant(t *Tenant, j *Job, slot, missed int64) {
 	if d.shared() {
 		common = fraction(d.Policy.Rate)
 	}
-	d.log("g", t.Name, j.ID, j.Starts, slot, slot-d.Now, fraction(d.Limits(t).Rate), common,
-		d.Policy.Tolerance.Microseconds(), missed)
+	words := []any{t.Name, j.ID, j.Starts, slot, slot - d.Now, fraction(d.Limits(t).Rate), common,
+		d.Policy.Tolerance.Microseconds(), missed}
+	if keep := d.kept(t); keep > 0 {
+		words = append(words, keep)
+	}
+	d.log("g", words...)
 }
 
 func fraction(r buckets.Rate) string { return fmt.Sprintf("%d/%d", r.Events, r.Period.Microseconds()) }

@@ -26,6 +26,7 @@ var DefaultPolicy = Policy{Rate: buckets.PerSecond(10), Depth: 1000, Weight: 1, 
 // DownstreamPolicy is how a downstream is protected as a whole.
 type DownstreamPolicy struct {
 	Rate        buckets.Rate // all tenants together; zero = no limit of its own
+	Shared      bool         // only Rate keeps every start apart; a tenant keeps its place when it is put off
 	MaxInFlight int64        // 0 = as many as the workers have places
 	Tolerance   time.Duration
 	Lead        time.Duration

@@ -222,3 +222,58 @@ func BenchmarkRun(b *testing.B) {
 	}
 	b.ReportMetric(float64(len(play.Arrivals))*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
+
+// Two strict grids rarely fit, so tenants whose rates add up to their downstream's get less. Where
+// only the downstream's spacing is strict they get what they were promised, and no more than one
+// start more in any window. Many tenants that come due at the same instant may each be put off for
+// longer than they keep their places.
+func TestSharedSpacingKeepsRates(t *testing.T) {
+	const seconds, window = 200, 2 // of the play, and of what is looked at
+	for _, tc := range []struct {
+		rates []int64
+		least float64
+	}{
+		{[]int64{6, 4}, 0.995}, {[]int64{7, 3}, 0.995}, {[]int64{9, 1}, 0.995}, {[]int64{5, 3, 2}, 0.995},
+		{[]int64{2, 2, 2, 2, 2}, 0.995}, {[]int64{4, 3, 1, 1, 1}, 0.94},
+	} {
+		kept := map[bool]float64{}
+		for _, shared := range []bool{false, true} {
+			d, play := model.New(0, model.DownstreamPolicy{Rate: buckets.PerSecond(10), Shared: shared}), model.Play{Places: 5}
+			for i, r := range tc.rates {
+				name := fmt.Sprint("t", i)
+				d.SetTenant(name, model.Policy{Rate: buckets.PerSecond(r), Depth: r * seconds, Weight: r})
+				for j := range r * seconds {
+					play.Arrivals = append(play.Arrivals, model.Arrival{Tenant: name, Offer: model.Offer{ID: fmt.Sprint(j)}, Runs: 90 * time.Millisecond})
+				}
+			}
+			slots, last := map[string][]int64{}, int64(-100_000)
+			for _, s := range model.Run(d, play).Starts {
+				if s.Slot-last < 100_000 {
+					t.Errorf("%v: starts of the downstream at %d and %d", tc.rates, last, s.Slot)
+				}
+				last = s.Slot
+				slots[s.Tenant] = append(slots[s.Tenant], s.Slot)
+			}
+			kept[shared] = 1.0
+			for i, r := range tc.rates {
+				own := slots[fmt.Sprint("t", i)]
+				in, _ := slices.BinarySearch(own, seconds*1_000_000)
+				kept[shared] = min(kept[shared], float64(in)/float64(r*seconds))
+				most := r*window + 1
+				if shared {
+					most++
+				}
+				for j := int(most); j < len(own); j++ {
+					if took := own[j] - own[j-int(most)]; took < window*1_000_000 {
+						t.Errorf("%v, shared %t: %d starts of a tenant at %d/s within %d µs", tc.rates, shared, most+1, r, took)
+					}
+				}
+			}
+		}
+		t.Logf("%v: of its rate, the tenant that fares worst gets %.1f %% with strict spacing, %.1f %% with shared",
+			tc.rates, 100*kept[false], 100*kept[true])
+		if kept[true] < tc.least {
+			t.Errorf("%v: a tenant gets %.1f %% of its rate with shared spacing", tc.rates, 100*kept[true])
+		}
+	}
+}

@@ -38,9 +38,20 @@ func (d *Downstream) slot(t *Tenant) int64 {
 	return slot
 }
 
+// kept is how much later than its turn a slot of t may be while t keeps its place on its own
+// timeline.
+func (d *Downstream) kept(t *Tenant) int64 {
+	if !d.Policy.Shared || !d.shared() {
+		return 0
+	}
+	return int64(math.Floor(min(step(d.Policy.Rate), step(d.Limits(t).Rate))))
+}
+
 // take takes a slot off both timelines.
 func (d *Downstream) take(t *Tenant, slot int64) {
-	t.Timeline = t.Timeline.Grant(d.Limits(t).Rate, slot, d.Now, d.terms(t))
+	terms := d.terms(t)
+	terms.Keep = time.Duration(d.kept(t)) * time.Microsecond
+	t.Timeline = t.Timeline.Grant(d.Limits(t).Rate, slot, d.Now, terms)
 	if d.shared() {
 		d.Timeline = d.Timeline.Grant(d.Policy.Rate, slot, d.Now, d.terms(nil))
 	}

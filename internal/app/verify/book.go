@@ -67,8 +67,8 @@ const forgottenAfter = time.Minute
 
 // rule is the part of a grant that decides its history.Rule.
 type rule struct {
-	rate buckets.Rate
-	tau  time.Duration
+	rate      buckets.Rate
+	tau, keep time.Duration
 }
 
 func newBook(o Options) *book {
@@ -138,10 +138,10 @@ func (b *book) name(tenant, id string) string {
 	return id
 }
 
-func (b *book) ruleOf(r buckets.Rate, tau time.Duration) *history.Rule {
-	k := rule{r, tau}
+func (b *book) ruleOf(r buckets.Rate, tau, keep time.Duration) *history.Rule {
+	k := rule{r, tau, keep}
 	if b.rules[k] == nil {
-		b.rules[k] = &history.Rule{Rate: r, Tolerance: tau}
+		b.rules[k] = &history.Rule{Rate: r, Tolerance: tau, Keep: keep}
 	}
 	return b.rules[k]
 }
@@ -164,7 +164,7 @@ func (b *book) grant(e shaper.LogEntry) {
 
 	slot := e.Slot.Add(b.shift)
 	ev := history.Event{Kind: history.Start, At: slot.UnixNano(), Wall: slot.UnixMicro(), Slot: slot.UnixMicro(), Tenant: e.Tenant,
-		ID: b.name(e.Tenant, e.ID), Attempt: e.Attempt, Under: b.ruleOf(e.Rate, e.Tolerance)}
+		ID: b.name(e.Tenant, e.ID), Attempt: e.Attempt, Under: b.ruleOf(e.Rate, e.Tolerance, e.Keep)}
 	s := start{ev.Tenant, ev.ID, ev.Attempt}
 	before := b.states[s]
 	st := &state{at: len(b.granted), job: len(b.jobs), shared: -1, slot: e.Slot}
@@ -178,7 +178,7 @@ func (b *book) grant(e shaper.LogEntry) {
 	b.granted = append(b.granted, ev)
 	if !e.Common.IsZero() {
 		all := ev
-		all.Tenant, all.ID, all.Under = "", ev.Tenant+"/"+ev.ID, b.ruleOf(e.Common, e.Tolerance)
+		all.Tenant, all.ID, all.Under = "", ev.Tenant+"/"+ev.ID, b.ruleOf(e.Common, e.Tolerance, 0)
 		st.shared = len(b.shared)
 		b.shared = append(b.shared, all)
 	}

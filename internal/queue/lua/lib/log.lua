@@ -5,11 +5,12 @@
 -- An entry has one field, e: words, the first of which says what the entry tells. Twin:
 -- departurelog.go of package shaper.
 --
---   g tenant id attempt slot wait rate common tau missed
+--   g tenant id attempt slot wait rate common tau missed [keep]
 --                             a slot was granted: the slot in µs; wait = slot - now in µs; the
 --                             rates in effect, the tenant's and the downstream's or -, as
 --                             "events/period-µs"; tau in µs; the slot that was missed and is given
---                             up for this one, 0 = none
+--                             up for this one, 0 = none; with shared spacing, how many µs late the
+--                             slot may be while the tenant keeps its place
 --   f tenant id attempt became late took
 --                             a start ended, took µs after its slot; late is what the worker says,
 --                             see finish. If it never began it is no start, and the next one has

@@ -11,15 +11,23 @@ local function next_slot(ds, t, now)
   return slot
 end
 
+-- kept is how many µs a tenant that the downstream's timeline puts off keeps its place on its own:
+-- with shared spacing an interval of the downstream, but no more than one of its own.
+local function kept(ds, t)
+  if not ds.timeline or ds.spacing ~= 'shared' then return 0 end
+  return math.floor(math.min(ds.timeline.step, t.timeline.step))
+end
+
 -- run enters a job as running from slot on, owned by `token`. A job that runs already has missed
 -- its slot.
 local function run(ds, t, id, j, slot, token, now)
+  local keep = kept(ds, t)
   if ds.log then
     log(ds, 'g', t.name, id, int(j.attempts), int(slot), int(slot - now), t.timeline.rate, ds.timeline and ds.timeline.rate or '-', int(ds.tau),
-      j.state == 'r' and int(j.slot) or '0')
+      j.state == 'r' and int(j.slot) or '0', keep > 0 and int(keep) or nil)
   end
-  grant(t, t.timeline, slot, now)
-  if ds.timeline then grant(ds, ds.timeline, slot, now) end
+  grant(t, t.timeline, slot, now, keep)
+  if ds.timeline then grant(ds, ds.timeline, slot, now, 0) end
   j.state, j.slot, j.token, j.next = 'r', slot, token, '-'
   call('ZADD', K_RUN, int(math.max(slot, now) + ds.lease), t.name .. ' ' .. id)
   store(t.name, id, j)
