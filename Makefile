@@ -41,6 +41,10 @@ test-cluster: ## run the main end-to-end tests, and every script, on a Redis Clu
 soak: ## break things at random for FOR (SEED repeats the draw), then check the promises
 	go test -run '^TestSoak$$' -count 1 -timeout 0 -v ./internal/test/e2e -soak.for $(FOR) -soak.seed $(SEED)
 
+.PHONY: sim
+sim: ## play whole downstreams in virtual time for FOR, with crashes, restarts and lost tickets (SEED repeats the draw)
+	go test -run '^TestSimulatedScripts$$' -count 1 -timeout 0 -v ./shaper -sim.for $(FOR) -sim.seed $(SEED)
+
 .PHONY: test-deploy
 test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine
 	go run ./internal/test/testcount -in deploy/check ./...

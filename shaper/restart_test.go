@@ -44,7 +44,6 @@ func (w *world) next() *queue.Grant {
 // restart a tenant first waits one interval, even if its very first grant was lost, and so does the
 // downstream.
 func TestRestartThatLostTheLastGrant(t *testing.T) {
-	testenv.Long(t, "restarts four servers")
 	for _, tc := range []struct {
 		name string
 		set  func(w *world)

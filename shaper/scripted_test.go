@@ -182,12 +182,15 @@ func (s scripted) SetTenant(tenant string, p model.Policy) {
 }
 
 func (s scripted) SetDownstream(p model.DownstreamPolicy) {
-	rate, most, log, spacing := "", "", "", ""
+	rate, log, spacing := "", "", ""
 	if !p.Rate.IsZero() {
 		rate = setting.KeepRate(p.Rate)
 	}
-	if p.MaxInFlight > 0 {
-		most = fmt.Sprint(p.MaxInFlight)
+	set := func(n int64) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
 	}
 	if p.Log {
 		log = "10000"
@@ -195,5 +198,6 @@ func (s scripted) SetDownstream(p model.DownstreamPolicy) {
 	if p.Shared {
 		spacing = "shared"
 	}
-	s.ask(queue.PolicyScript, "set policy", "", "rate", rate, "spacing", spacing, "cap", most, "log", log)
+	s.ask(queue.PolicyScript, "set policy", "", "rate", rate, "spacing", spacing, "cap", set(p.MaxInFlight), "log", log,
+		"lease", set(p.Lease.Microseconds()), "crashes", set(p.MaxCrashes))
 }

@@ -16,7 +16,7 @@ func TestSabotageFits(t *testing.T) {
 			t.Errorf("%s breaks nothing", b.Name)
 		}
 	}
-	for _, name := range []string{"runid", "hold", "token", "replay", "bound"} {
+	for _, name := range []string{"runid", "hold", "token", "replay", "bound", "lost"} {
 		if !names[name] {
 			t.Errorf("nothing breaks %s", name)
 		}
