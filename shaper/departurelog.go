@@ -51,6 +51,8 @@ type LogEntry struct {
 	Never  bool          // the slot passed without a start
 	Late   time.Duration // from the slot to the handler's first instruction, by the worker's monotonic clock
 
+	Blamed bool // of LogLost: that counts against max_crashes
+
 	Took  time.Duration // of LogEnded and LogLost: from the slot until then
 	Until time.Time     // of LogPaused; zero = without an end
 }
@@ -124,17 +126,19 @@ func readEntry(m redis.XMessage) LogEntry {
 	return e
 }
 
-// entryWords is how many words the entries of a kind have. A grant may have one more, Keep.
-var entryWords = map[LogKind]int{LogGranted: 10, LogEnded: 7, LogLost: 5, LogPaused: 3, LogResumed: 2, LogRestart: 1, LogOpened: 1}
+// entryWords is how many words the entries of a kind have, at least and at most: grants may end with
+// Keep, and lost leases did not always end with whose fault it is.
+var entryWords = map[LogKind][2]int{LogGranted: {10, 11}, LogEnded: {7, 7}, LogLost: {5, 6}, LogPaused: {3, 3}, LogResumed: {2, 2},
+	LogRestart: {1, 1}, LogOpened: {1, 1}}
 
 func (e *LogEntry) read(w []string) (ok bool) {
 	if len(w[0]) != 1 {
 		return false
 	}
-	e.Kind, ok = LogKind(w[0][0]), true
-	if n := entryWords[e.Kind]; len(w) != n && (e.Kind != LogGranted || len(w) != n+1) {
+	if n := entryWords[LogKind(w[0][0])]; len(w) < n[0] || len(w) > n[1] {
 		return false
 	}
+	e.Kind, ok = LogKind(w[0][0]), true
 	number := func(s string) int64 {
 		n, err := strconv.ParseInt(s, 10, 64)
 		ok = ok && err == nil
@@ -171,7 +175,7 @@ func (e *LogEntry) read(w []string) (ok bool) {
 			e.Began, e.Late = true, us(w[5])
 		}
 	case LogLost:
-		e.Took = us(w[4])
+		e.Took, e.Blamed = us(w[4]), w[len(w)-1] == "blamed"
 	case LogPaused:
 		if until := number(w[2]); until < queue.Forever {
 			e.Until = queue.Instant(until)

@@ -39,7 +39,7 @@ func (w *world) departures() string {
 		case LogEnded:
 			fmt.Fprintf(&b, " %s began %v never %v late %v after %v", e.Became, e.Began, e.Never, e.Late, e.Took)
 		case LogLost:
-			fmt.Fprintf(&b, " after %v", e.Took)
+			fmt.Fprintf(&b, " after %v, blamed %v", e.Took, e.Blamed)
 		case LogPaused:
 			if !e.Until.IsZero() {
 				fmt.Fprint(&b, " until ", ms(e.Until))
@@ -138,7 +138,7 @@ func TestDepartureLog(t *testing.T) {
 					}
 				}, `
 					g a a1 1 at 0.001 for 0.001, 10/s
-					x a a1 1 after 16s`},
+					x a a1 1 after 16s, blamed true`},
 				{"another Redis", func(w *world) {
 					w.must(w.rdb.HSet(w.t.Context(), w.q.DownstreamKey(), "rid", "other").Err())
 					w.release(0)

@@ -68,8 +68,13 @@ func (j *Job) readState(line string) error {
 		j.Reason = marks[0]
 	}
 	for _, m := range marks[1:] {
-		if n, ok := strings.CutPrefix(m, "throttles="); ok {
+		switch word, n, _ := strings.Cut(m, "="); word {
+		case "throttles":
 			j.Throttles = int(atoi(n))
+		case "suspect":
+			j.Suspect = true
+		case "blamed":
+			j.Blamed = int(atoi(n))
 		}
 	}
 	j.Error = f[10]

@@ -35,7 +35,7 @@ func (s State) Ended() bool {
 const (
 	ReasonFailed  = "failed"  // its last allowed attempt failed, or max_throttles starts failed without being charged
 	ReasonRefused = "refused" // the handler or downstream said that no attempt can succeed
-	ReasonCrashed = "crashed" // its worker vanished too often
+	ReasonCrashed = "crashed" // its worker vanished too often, and no other job was to blame
 
 	ReasonThrottled = "throttled" // the downstream asked to slow down after each of its last max_throttles starts
 )
@@ -52,6 +52,8 @@ type Job struct {
 	Attempt    int       // starts so far, including one that is granted and waits for its slot; strictly increasing
 	Charged    int       // starts that count against max_attempts
 	Crashes    int       // starts whose worker vanished
+	Blamed     int       // how many of those count against max_crashes; not known once ended, except for dead jobs
+	Suspect    bool      // its worker vanished, and no start of it ended since: it runs apart from others of which that is true
 	Throttles  int       // starts that max_throttles bounds: throttled, or failed without being charged; not known once ended, except for dead jobs
 	Accepted   time.Time // when it was accepted, or became due if it was delayed
 	Due        time.Time // for StateDelayed

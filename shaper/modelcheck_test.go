@@ -34,16 +34,17 @@ local log = redis.call('XRANGE', P .. 'log', '-', '+')
 for i, e in ipairs(log) do log[i] = e[2][2] end
 return { redis.call('HGETALL', P .. 'd'), redis.call('HGETALL', P .. 'pools'),
   redis.call('ZRANGE', P .. 'out', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'run', 0, -1, 'WITHSCORES'),
-  redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1, 'WITHSCORES'), T, log }`)
+  redis.call('ZRANGE', P .. 'apart', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1, 'WITHSCORES'), T, log }`)
 
 // view is what lookScript saw, or what the model holds.
 type view struct {
-	Downstream           map[string]string // the fields of its hash that the model knows of
-	Pools                map[string]string
-	Out, Run, Due, Ready []model.Line
-	Tenants              map[string]tenantView
-	Log                  []string
-	raw                  map[string]map[string]string // what it was read from, with what the model does not know
+	Downstream      map[string]string // the fields of its hash that the model knows of
+	Pools           map[string]string
+	Out, Run, Apart []model.Line
+	Due, Ready      []model.Line
+	Tenants         map[string]tenantView
+	Log             []string
+	raw             map[string]map[string]string // what it was read from, with what the model does not know
 }
 
 type tenantView struct {
@@ -57,7 +58,7 @@ type tenantView struct {
 // Fields of the hashes that the model knows of, besides the counters.
 var (
 	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
-	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive"}, bothFields...)
+	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive", "turn", "turn_until"}, bothFields...)
 	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
 	noLines, noWords = []model.Line{}, []string{}
 )
@@ -125,7 +126,8 @@ func viewOf(reply any, names, ids []string) view {
 	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
 	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
 	v.Downstream = known(keep("downstream", pairs(r.Next())), downstreamKnown)
-	v.Pools, v.Out, v.Run, v.Due, v.Ready = pairs(r.Next()), lines(r.Next()), lines(r.Next()), lines(r.Next()), lines(r.Next())
+	v.Pools, v.Out, v.Run, v.Apart = pairs(r.Next()), lines(r.Next()), lines(r.Next()), lines(r.Next())
+	v.Due, v.Ready = lines(r.Next()), lines(r.Next())
 	tenants := queue.ReplyOf(r.Next())
 	for _, name := range names {
 		r := queue.ReplyOf(tenants.Next())
@@ -158,7 +160,7 @@ func stateOf(line string) string {
 	if err := job.readState(line); err != nil {
 		return err.Error()
 	}
-	return fmt.Sprint(strings.Join(words[:stateWords], " "), " ", job.Throttles, " ", strings.Contains(words[stateWords], ",granted"))
+	return fmt.Sprint(strings.Join(words[:stateWords], " "), " ", job.Throttles, " ", job.Suspect, " ", job.Blamed, " ", strings.Contains(words[stateWords], ",granted"))
 }
 
 // modelled is what Redis should hold, by the model.
@@ -180,7 +182,7 @@ func modelled(d *model.Downstream, names []string) view {
 		}
 		return h
 	}
-	v := view{Pools: map[string]string{}, Out: book(d.Out), Run: book(d.Running), Due: book(d.Due), Ready: book(d.Ready),
+	v := view{Pools: map[string]string{}, Out: book(d.Out), Run: book(d.Running), Apart: book(d.Apart), Due: book(d.Due), Ready: book(d.Ready),
 		Tenants: map[string]tenantView{}, Log: append(noWords, d.Log...)}
 	running, all := map[string]int{}, int64(0)
 	for _, name := range names {
@@ -201,7 +203,7 @@ func modelled(d *model.Downstream, names []string) view {
 				running[model.PoolOf(j.Token)]++
 			}
 			if j.State != model.Unseen && j.State != model.Delayed {
-				t.States[id] = fmt.Sprint(j.State, " ", j.Releases, " ", of, " ", j.Next, " ", j.Throttles, " ", j.Granted)
+				t.States[id] = fmt.Sprint(j.State, " ", j.Releases, " ", of, " ", j.Next, " ", j.Throttles, " ", j.Suspect > 0, " ", j.Blamed, " ", j.Granted)
 			}
 		}
 		slices.SortFunc(t.Dead, func(a, b model.Line) int { return strings.Compare(fmt.Sprint(a.At, a.Name), fmt.Sprint(b.At, b.Name)) })
@@ -218,12 +220,15 @@ func modelled(d *model.Downstream, names []string) view {
 		all += m.RunN
 	}
 	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "spared_from", d.SparedFrom, "spared_until", d.SparedUntil, "places", d.Places,
-		"alive", d.Alive, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
+		"alive", d.Alive, "turn", d.Turned, "turn_until", d.TurnUntil, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
 	for name, p := range d.Pools {
 		v.Pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)
 	}
 	for name, n := range running {
 		v.Pools[name+":n"] = fmt.Sprint(n)
+		if d.Fell[name] {
+			v.Pools[name+":x"] = "1"
+		}
 	}
 	return v
 }

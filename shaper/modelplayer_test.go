@@ -144,7 +144,7 @@ func (p *player) model() *model.Downstream {
 var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict", "offer dead", "offer anew", "offer full", "offer block", "gate true ", "gate true expired",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
-	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "spared lease",
+	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "blamed", "suspected", "set aside", "spared lease",
 	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart", "kept its place"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }

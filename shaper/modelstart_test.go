@@ -13,7 +13,7 @@ func (p *player) stepRelease() { p.release(1+p.r.IntN(4), 1+p.r.IntN(2)) }
 // release asks for tickets. Those of all calls but the last are lost.
 func (p *player) release(limit, times int) {
 	for i := range times {
-		lost, crashed := p.m.Counts["lost_tickets"], p.m.Counts["crashed"]
+		lost, crashed, suspected := p.m.Counts["lost_tickets"], p.m.Counts["crashed"], p.m.Counts["suspected"]
 		var tickets []model.Ticket
 		var wait int64
 		var more bool
@@ -21,7 +21,8 @@ func (p *player) release(limit, times int) {
 			tickets, wait, more = q.Release(limit, ticketTTL)
 			return fmt.Sprint(tickets, wait, more)
 		})
-		for name, happened := range map[string]bool{"lost ticket": p.m.Counts["lost_tickets"] > lost, "crash": p.m.Counts["crashed"] > crashed,
+		for name, happened := range map[string]bool{"lost ticket": p.m.Counts["lost_tickets"] > lost, "crash": p.m.Counts["crashed"] > crashed, "suspected": p.m.Counts["suspected"] > suspected,
+			"blamed": p.m.Counts["crashed"]-crashed > p.m.Counts["suspected"]-suspected, "set aside": p.setAside(),
 			"spared lease": p.m.Running.Len() > 0 && p.m.Running.Lines()[0].At <= p.now} {
 			if happened {
 				p.seen(name)
@@ -37,6 +38,18 @@ func (p *player) release(limit, times int) {
 			p.idle(wait)
 		}
 	}
+}
+
+// setAside reports whether a suspect found no room in this instant.
+func (p *player) setAside() bool {
+	for _, t := range p.m.Tenants {
+		for _, j := range t.Jobs {
+			if j.State == model.Backoff && j.Suspect > 0 && j.At == p.now+second {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // idle checks that nothing can leave now, and that the scheduler is not told to sleep beyond the

@@ -121,7 +121,7 @@ type DownstreamPolicy struct {
 	Tolerance      time.Duration  // τ: how long after its slot a start may happen; default 20ms
 	Lead           time.Duration  // how long before its likely slot a ticket is released; default 20ms
 	Lease          time.Duration  // how long a silent worker keeps a job; default 15s, at least 1s
-	MaxCrashes     int            // lost leases of one job before it is dead, default 3
+	MaxCrashes     int            // crashes that are blamed on one job before it is dead, default 3
 	DepartureLog   int            // about how many entries of the departure log to keep, 1 … 1 000 000, see Admin.DepartureLog; 0 = none
 	Defaults       Policy         // for every tenant's unset fields
 
@@ -155,7 +155,7 @@ var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
 		func(p *DownstreamPolicy) *time.Duration { return &p.Lead }, time.Microsecond, time.Millisecond, 10*time.Second, DefaultLead),
 	setting.Duration("lease", "lease", "how long a silent worker keeps its job",
 		func(p *DownstreamPolicy) *time.Duration { return &p.Lease }, time.Microsecond, time.Second, time.Hour, DefaultLease),
-	setting.Whole("max_crashes", "crashes", "a job that took its worker down this often is dead",
+	setting.Whole("max_crashes", "crashes", "a job that took its worker down this often, and alone is to blame, is dead",
 		func(p *DownstreamPolicy) *int { return &p.MaxCrashes }, 1, 1000, DefaultMaxCrashes),
 	setting.Whole("departure_log", "log", "about how many entries to keep, two a start, for shaper verify",
 		func(p *DownstreamPolicy) *int { return &p.DepartureLog }, 1, 1_000_000, 0),

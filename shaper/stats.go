@@ -14,6 +14,7 @@ import (
 // seconds, or when it ends.
 type Counters struct {
 	Accepted, Started, Done, Failed, Retried, Throttled, Dead, Expired, Cancelled, Dropped, Crashed int64
+	Suspected                                                                                       int64 // of Crashed, those that count against nobody, since several jobs ran there
 	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back
 	Forgotten                                                                                       int64 // dead jobs that were too old or too many
 }
@@ -27,11 +28,11 @@ func readCounters(h map[string]string) (c Counters) {
 
 func (c *Counters) fields() []*int64 {
 	return []*int64{&c.Accepted, &c.Started, &c.Done, &c.Failed, &c.Retried, &c.Throttled, &c.Dead, &c.Expired,
-		&c.Cancelled, &c.Dropped, &c.Crashed, &c.LostTickets, &c.Forgotten}
+		&c.Cancelled, &c.Dropped, &c.Crashed, &c.Suspected, &c.LostTickets, &c.Forgotten}
 }
 
 var counterFields = []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired",
-	"cancelled", "dropped", "crashed", "lost_tickets", "forgotten"}
+	"cancelled", "dropped", "crashed", "suspected", "lost_tickets", "forgotten"}
 
 // Stats is the state of a downstream at an instant.
 type Stats struct {

@@ -149,12 +149,15 @@ func showJob(c *cli.Context, d *desk) error {
 	case j.Reason != "":
 		state += ", " + j.Reason
 	}
+	if j.Suspect && !j.State.Ended() {
+		state += "; suspect: a process died while it ran, so it runs apart from other suspects"
+	}
 	return d.facts(
 		[2]string{"job", j.ID},
 		[2]string{"tenant", j.Tenant + " of downstream " + j.Downstream},
 		[2]string{"type", j.Type},
 		[2]string{"state", state},
-		[2]string{"starts", fmt.Sprintf("%d, %d of them charged, %d crashed, %d throttled", j.Attempt, j.Charged, j.Crashes, j.Throttles)},
+		[2]string{"starts", fmt.Sprintf("%d, %d of them charged, %d crashed (%d blamed on it), %d throttled", j.Attempt, j.Charged, j.Crashes, j.Blamed, j.Throttles)},
 		[2]string{"accepted", cmdline.When(j.Accepted)},
 		[2]string{"last slot", cmdline.When(j.Slot)},
 		[2]string{"ended", cmdline.When(j.EndedAt)},

@@ -22,6 +22,7 @@ var counterSeries = []struct {
 	{counter("cancelled", "Jobs cancelled."), func(c shaper.Counters) int64 { return c.Cancelled }},
 	{counter("dropped", "Jobs dropped to make room."), func(c shaper.Counters) int64 { return c.Dropped }},
 	{counter("crashed", "Starts whose worker vanished."), func(c shaper.Counters) int64 { return c.Crashed }},
+	{counter("suspected", "Starts whose worker vanished while other jobs ran there, and that count against no job."), func(c shaper.Counters) int64 { return c.Suspected }},
 	{counter("lost_tickets", "Tickets that no worker used; their jobs went back."), func(c shaper.Counters) int64 { return c.LostTickets }},
 	{counter("forgotten_dead", "Dead jobs that were too old or too many to keep."), func(c shaper.Counters) int64 { return c.Forgotten }},
 }

@@ -56,7 +56,7 @@ func (d *Downstream) RequeueDead(tenant string, ids ...string) (n int, full bool
 		if t.Level() >= d.Limits(t).Depth {
 			return n, true
 		}
-		j.Forgiven, j.Crashes, j.Throttles = j.Starts, 0, 0
+		j.Forgiven, j.Crashes, j.Throttles, j.Suspect, j.Blamed = j.Starts, 0, 0, 0, 0
 		t.toFront(j)
 		n++
 	}

@@ -17,6 +17,7 @@
 //	file.go      when a scheduler has to look at a tenant
 //	pick.go      whose job leaves next, and which
 //	release.go   which tickets go out, and how lost ones and lost workers are made good
+//	apart.go     who is to blame for a worker that vanished, and how that is found out
 //	start.go     the gate: a ticket starts the oldest job that is out, in a slot of its own
 //	finish.go    what becomes of a job whose start ended, and the next one for its worker
 //	admin.go     cancel, purge, dead jobs

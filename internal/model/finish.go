@@ -87,7 +87,12 @@ func (f *finish) report(r Report) Ended {
 	} else if r.Ending != EndBack && !unstarted {
 		t.ThrottledRow = 0
 	}
+	pool := PoolOf(r.Token)
+	fell := f.Fell[pool]
 	f.left(t, j)
+	if r.Ending != EndBack && !unstarted {
+		j.Suspect = 0
+	}
 	j.State = "" // in no book, until the next one is picked
 	if took := max(0, f.Now-j.Slot); !never && t.Took < 0 {
 		t.Took = took
@@ -105,6 +110,9 @@ func (f *finish) report(r Report) Ended {
 	if r.Next != "-" && (r.Ending == EndOK || r.Ending == EndError || r.Ending == EndUncharged || r.Ending == EndDead) {
 		if out.Next = f.next(r.Next); out.Next != nil {
 			j.Next = out.Next.Tenant + "/" + out.Next.ID
+			if fell { // the pool has been running jobs all the time
+				f.Fell[pool] = true
+			}
 		}
 	}
 	out.Became = f.became(t, j, r, cancelled, unstarted)

@@ -11,7 +11,7 @@ import (
 //
 //	g tenant id attempt slot wait rate common tolerance missed [keep]   a slot was granted
 //	f tenant id attempt became late took                         a start ended
-//	x tenant id attempt took                                     its lease ended
+//	x tenant id attempt took blame                               its lease ended
 //	p tenant until · r tenant                                    a pause began, ended
 //	o · i                                                        the log was opened, Redis restarted
 func (d *Downstream) log(kind string, words ...any) {

@@ -29,6 +29,10 @@ type Downstream struct {
 	Out         *Book            // jobs whose tickets are out, as "tenant id", by the instant at which they come back
 	Running     *Book            // jobs that run, as "tenant id", by the end of their leases
 
+	Apart             *Book           // suspects in flight, as "tenant id", by Job.Suspect; see apart.go
+	Fell              map[string]bool // pools that lost one of several jobs that they ran
+	Turned, TurnUntil int64           // the last slot of the suspect that has the next turn, and until when
+
 	refiling bool   // tenants are being filed anew, see file.go
 	refiled  string // the last of them
 
@@ -107,6 +111,8 @@ type Job struct {
 	Starts    int64 // slots that it was granted, except those of starts that were called off
 	Forgiven  int64 // starts that do not count against the maximum of attempts
 	Crashes   int64 // leases that ended
+	Suspect   int64 // 1 or 2: its worker vanished, and no start of it ended since; see apart.go
+	Blamed    int64 // leases that ended, and it was to blame
 	Throttles int64 // starts after which the downstream asked to slow down
 	Granted   bool  // its last start has its slot, and is not known to have begun
 	Token     string
@@ -126,7 +132,7 @@ func (j *Job) Owned(token string) bool {
 // New returns a downstream that holds nothing, at the instant now.
 func New(now int64, p DownstreamPolicy) *Downstream {
 	d := &Downstream{Now: now, Tenants: map[string]*Tenant{}, Pools: map[string]*Pool{}, Counts: map[string]int64{},
-		runs: map[string]int64{}, Due: newBook(), Ready: newBook(), Out: newBook(), Running: newBook()}
+		runs: map[string]int64{}, Fell: map[string]bool{}, Apart: newBook(), Due: newBook(), Ready: newBook(), Out: newBook(), Running: newBook()}
 	d.SetDownstream(p)
 	return d
 }

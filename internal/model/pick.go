@@ -71,14 +71,21 @@ func (d *Downstream) picked(t *Tenant) {
 	d.file(t)
 }
 
-// head takes the first job that may still start. One that waited too long ends, and uses no slot.
+// head takes the first job that may start. One that waited too long ends, and uses no slot; a suspect
+// that must wait is set aside.
 func (d *Downstream) head(t *Tenant) *Job {
 	for {
 		j := t.pop()
-		if j == nil || !d.Overdue(t, j) {
+		switch {
+		case j == nil:
+			return nil
+		case d.Overdue(t, j):
+			d.end(t, j, Expired)
+		case j.Suspect > 0 && !d.hasRoom(j):
+			t.later(j, Backoff, d.Now+askAgain)
+		default:
 			return j
 		}
-		d.end(t, j, Expired)
 	}
 }
 
@@ -98,6 +105,7 @@ func (d *Downstream) oldestOut(t *Tenant) *Job {
 // left takes a job off the books of what is in flight.
 func (d *Downstream) left(t *Tenant, j *Job) {
 	name := t.Name + " " + j.ID
+	d.Apart.drop(name)
 	switch j.State {
 	case Out:
 		d.Out.drop(name)

@@ -32,6 +32,7 @@ func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wa
 		d.Out.put(t.Name+" "+j.ID, j.At)
 		t.Outs.put(j.ID, j.Since)
 		t.OutN++
+		d.enters(t, j)
 		d.picked(t)
 		tickets = append(tickets, Ticket{t.Name, j.ID, j.Releases})
 	}
@@ -96,24 +97,4 @@ func (d *Downstream) lost() {
 		d.count(t, "lost_tickets")
 	})
 	each(d.Running, over, d.crashed)
-}
-
-// crashed: the worker of a job has vanished. The job comes back, until that happened too often.
-func (d *Downstream) crashed(t *Tenant, j *Job) {
-	d.log("x", t.Name, j.ID, j.Starts, d.Now-j.Slot)
-	d.left(t, j)
-	d.began(t, j)
-	d.count(t, "crashed")
-	if j.State == Cancelling {
-		d.end(t, j, Cancelled)
-		return
-	}
-	j.Crashes++
-	j.Forgiven++
-	j.Token = "-" // its worker, if it is still alive, is told that it came too late
-	if j.Crashes >= d.Policy.MaxCrashes {
-		d.bury(t, j)
-	} else {
-		t.toFront(j)
-	}
 }

@@ -104,10 +104,11 @@ func (d *Downstream) run(t *Tenant, j *Job, slot int64, token string) {
 	}
 	d.logGrant(t, j, slot, missed)
 	d.take(t, slot)
+	d.runs[PoolOf(token)]++
 	d.disown(t, j)
 	j.State, j.Slot, j.Token, j.Next = Running, slot, token, "-"
 	t.owned[token] = j
-	d.runs[PoolOf(token)]++
+	d.enters(t, j)
 	d.lease(t, j)
 }
 
@@ -142,7 +143,10 @@ func (j *Job) calledOff() {
 func (d *Downstream) disown(t *Tenant, j *Job) {
 	if t.owned[j.Token] == j {
 		delete(t.owned, j.Token)
-		d.runs[PoolOf(j.Token)]--
+		pool := PoolOf(j.Token)
+		if d.runs[pool]--; d.runs[pool] == 0 {
+			delete(d.Fell, pool)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ func (q Queue) DueKey() string                 { return q.Prefix + "due" }
 func (q Queue) ReadyKey() string               { return q.Prefix + "ready" }
 func (q Queue) OutKey() string                 { return q.Prefix + "out" }
 func (q Queue) RunKey() string                 { return q.Prefix + "run" }
+func (q Queue) ApartKey() string               { return q.Prefix + "apart" }
 func (q Queue) PoolsKey() string               { return q.Prefix + "pools" }
 func (q Queue) TenantsKey() string             { return q.Prefix + "tenants" }
 func (q Queue) LogKey() string                 { return q.Prefix + "log" }

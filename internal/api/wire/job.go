@@ -18,6 +18,8 @@ type Job struct {
 	Attempt    int               `json:"attempt"`  // starts so far
 	Charged    int               `json:"charged"`  // how many of those count against max_attempts
 	Crashes    int               `json:"crashes"`
+	Blamed     int               `json:"blamed"`  // how many of those count against max_crashes
+	Suspect    bool              `json:"suspect"` // it runs apart from other suspects
 	Throttles  int               `json:"throttles"`
 	Accepted   *string           `json:"accepted"`
 	Due        *string           `json:"due"`
@@ -37,7 +39,7 @@ type Job struct {
 func NewJob(j shaper.Job) Job {
 	out := Job{
 		ID: j.ID, Tenant: j.Tenant, Downstream: j.Downstream, Type: j.Type, State: string(j.State), Position: j.Position,
-		Attempt: j.Attempt, Charged: j.Charged, Crashes: j.Crashes, Throttles: j.Throttles, Accepted: timestamp(j.Accepted), Due: timestamp(j.Due),
+		Attempt: j.Attempt, Charged: j.Charged, Crashes: j.Crashes, Blamed: j.Blamed, Suspect: j.Suspect, Throttles: j.Throttles, Accepted: timestamp(j.Accepted), Due: timestamp(j.Due),
 		Slot: timestamp(j.Slot), Ended: timestamp(j.EndedAt), Reason: j.Reason, Error: j.Error, Headers: j.Headers,
 	}
 	out.Payload, out.PayloadBase64 = textOrBytes(j.Payload)

@@ -117,7 +117,7 @@ local function pools()
       find('places', '', pool)
       woken = true
       if mends then
-        if n > 0 then call('HSET', K_POOLS, pool .. ':n', int(n)) else call('HDEL', K_POOLS, pool .. ':n') end
+        if n > 0 then call('HSET', K_POOLS, pool .. ':n', int(n)) else call('HDEL', K_POOLS, pool .. ':n', pool .. ':x') end
       end
     end
   end

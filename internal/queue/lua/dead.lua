@@ -32,7 +32,7 @@ for i = 4, #ARGV do
       break
     else
       call('ZREM', k_dead(name), id)
-      j.forgiven, j.crashes, j.throttles, j.reason = j.attempts, 0, 0, '-'
+      j.forgiven, j.crashes, j.throttles, j.suspect, j.blamed, j.reason = j.attempts, 0, 0, 0, 0, '-'
       to_front(name, id, j)
     end
     n = n + 1

@@ -104,6 +104,7 @@ local function report(name, id, token, outcome, delay, text, next_token, late)
   end
   local chains = next_token ~= '-' and (outcome == 'ok' or outcome == 'error' or outcome == 'uncharged' or outcome == 'dead')
   left(ds, t, id, j, chains)
+  if outcome ~= 'back' and not unstarted then j.suspect = 0 end -- it took nothing down
   if late ~= '-' then -- how long its jobs run, on average of the last eight or so
     local took = math.max(0, now - j.slot)
     put(t, 'took', t.took and math.floor(t.took + (took - t.took) / 8) or took)

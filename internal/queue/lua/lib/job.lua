@@ -16,9 +16,13 @@
 --   since      µs, by which those that came back are in order
 --   next       "tenant/id" of the job that was granted to the call which finished this one, so that
 --              its replay can answer the same
---   reason     why it is dead, or -; followed by ",throttles=N" where N > 0, and by ",granted"
+--   reason     why it is dead, or -; followed by ",throttles=N", ",suspect=N" and ",blamed=N" where
+--              N > 0, and by ",granted"
 --   throttles  starts that max_throttles bounds, since it was accepted or requeued: after them the
 --              downstream asked to slow down, or they failed without being charged
+--   suspect    since a start of it last came to an end: 1 it ran once where a worker vanished, beside
+--              others; 2 again, or alone. See crashed and apart.lua
+--   blamed     crashes that max_crashes bounds
 --   granted    its last start has a slot, and is not known to have begun: called_off takes it back,
 --              began counts it
 
@@ -32,10 +36,12 @@ local function state(name, id)
   if not letter then return nil end -- none of our scripts wrote that; one such line must not stop the whole downstream
   local j = { state = letter, releases = tonumber(releases), attempts = tonumber(attempts), forgiven = tonumber(forgiven),
     crashes = tonumber(crashes), token = token, slot = tonumber(slot), since = tonumber(since), next = next_job, reason = reason,
-    throttles = 0, error = text }
+    throttles = 0, suspect = 0, blamed = 0, error = text }
   local word, more = string.match(reason, '^(.-),(.*)$')
   if word then
     j.reason, j.throttles = word, tonumber(string.match(more, 'throttles=(%d+)') or 0)
+    j.suspect = tonumber(string.match(more, 'suspect=(%d+)') or 0)
+    j.blamed = tonumber(string.match(more, 'blamed=(%d+)') or 0)
     j.granted = string.find(more, 'granted', 1, true) ~= nil
   end
   return j
@@ -43,12 +49,14 @@ end
 
 local function fresh(since)
   return { state = 'w', releases = 0, attempts = 0, forgiven = 0, crashes = 0, token = '-', slot = 0, since = since, next = '-',
-    reason = '-', throttles = 0, error = '' }
+    reason = '-', throttles = 0, suspect = 0, blamed = 0, error = '' }
 end
 
 local function store(name, id, j)
   local reason = j.reason
-  if j.throttles > 0 then reason = reason .. ',throttles=' .. int(j.throttles) end
+  for _, word in ipairs({ 'throttles', 'suspect', 'blamed' }) do
+    if j[word] > 0 then reason = reason .. ',' .. word .. '=' .. int(j[word]) end
+  end
   if j.granted then reason = reason .. ',granted' end
   call('HSET', k_state(name), id, table.concat({ j.state, int(j.releases), int(j.attempts), int(j.forgiven), int(j.crashes),
     j.token, int(j.slot), int(j.since), j.next, reason, j.error }, ' '))
@@ -126,14 +134,15 @@ local function pool_of(token) return string.match(token, '^[^.]*') end
 -- place counts the running jobs of a token's pool, one more or one less. A count of 0 is removed,
 -- so it is right whether the pool itself was forgotten meanwhile or not.
 local function place(token, n)
-  local field = pool_of(token) .. ':n'
-  if call('HINCRBY', K_POOLS, field, n) <= 0 then call('HDEL', K_POOLS, field) end
+  local pool = pool_of(token)
+  if call('HINCRBY', K_POOLS, pool .. ':n', n) <= 0 then call('HDEL', K_POOLS, pool .. ':n', pool .. ':x') end
 end
 
 -- left takes a job off the books of what is in flight. With keep its place in its pool stays taken,
 -- since the same call gives the pool another job.
 local function left(ds, t, id, j, keep)
   local member = t.name .. ' ' .. id
+  if j.suspect > 0 then call('ZREM', K_APART, member) end
   if j.state == 'o' then
     call('ZREM', K_OUT, member)
     call('ZREM', k_outs(t.name), id)
@@ -153,6 +162,7 @@ local function goes_out(ds, t, id, j, deadline)
   j.state = 'o'
   store(t.name, id, j)
   call('ZADD', K_OUT, int(deadline), t.name .. ' ' .. id)
+  if j.suspect > 0 then call('ZADD', K_APART, j.suspect, t.name .. ' ' .. id) end
   call('ZADD', k_outs(t.name), int(j.since), id)
   add(t, 'out', 1)
   add(ds, 'out', 1)
@@ -216,10 +226,17 @@ local function bury(ds, t, id, j, reason, text, now)
   end
 end
 
--- crashed handles a lease that ended: the job comes back to the front, or is dead if that happened
--- too often.
+-- crashed handles a lease that ended: the job comes back to the front, or is dead if it was to blame
+-- for that too often. It is to blame if it was all that its pool ran, or the only suspect in flight;
+-- of several that ran beside each other each becomes a suspect, and nobody is to blame. The leases of
+-- a pool that vanished end one after another: pool:x says that others were lost before the last one.
 local function crashed(ds, t, id, j, now)
-  log(ds, 'x', t.name, id, int(j.attempts), int(now - j.slot))
+  local pool = pool_of(j.token)
+  local n, lost = unpack(call('HMGET', K_POOLS, pool .. ':n', pool .. ':x'))
+  local beside = tonumber(n or 1) > 1
+  if beside then call('HSET', K_POOLS, pool .. ':x', '1') end
+  local blamed = j.suspect == 2 or not (beside or lost)
+  log(ds, 'x', t.name, id, int(j.attempts), int(now - j.slot), blamed and 'blamed' or 'suspect')
   left(ds, t, id, j)
   began(ds, t, j)
   count(ds, t, 'crashed')
@@ -228,7 +245,13 @@ local function crashed(ds, t, id, j, now)
     return
   end
   j.crashes, j.forgiven, j.token = j.crashes + 1, j.forgiven + 1, '-' -- its worker, if it still lives, is told that it came too late
-  if j.crashes >= ds.crashes then
+  if blamed then
+    j.suspect, j.blamed = 2, j.blamed + 1
+  else
+    j.suspect = math.min(2, j.suspect + 1)
+    count(ds, t, 'suspected')
+  end
+  if j.blamed >= ds.crashes then
     bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.crashes) .. ' times', now)
   else
     to_front(t.name, id, j)

@@ -15,7 +15,9 @@
 --                             a start ended, took µs after its slot; late is what the worker says,
 --                             see finish. If it never began it is no start, and the next one has
 --                             its number
---   x tenant id attempt took  its lease ended, took µs after its slot
+--   x tenant id attempt took blame
+--                             its lease ended, took µs after its slot; blame is "blamed" if that
+--                             counts against max_crashes, else "suspect", see crashed in job.lua
 --   p tenant until            the tenant, or if - the downstream, is paused until that µs
 --   r tenant                  that pause ended
 --   i                         Redis restarted or failed over

@@ -1,6 +1,6 @@
 -- pick: which job leaves next. Used by release, and by finish when a worker asks for more work.
 
--- include job pools
+-- include apart pools
 
 -- load returns a tenant, which it reads once a script, with its deadlines healed.
 local function load(ds, cache, name, now)
@@ -45,7 +45,8 @@ local function ripen(t, now)
   end
 end
 
--- head pops the first job of a bucket that may still start. Expired ones end here and use no slot.
+-- head pops the first job of a bucket that may start. Expired ones end here and use no slot; suspects
+-- that must wait are set aside.
 local function head(ds, t, now)
   local name = t.name
   for _ = 1, BATCH do
@@ -58,6 +59,8 @@ local function head(ds, t, now)
     if body and j.state == 'w' and not later then -- else it is not here: the books were wrong
       if j.attempts == 0 and overdue(ds, t, header, now) then
         finished(ds, t, id, j, 'expired', '', now)
+      elseif j.suspect > 0 and not has_room(ds, j, now) then
+        set_aside(name, id, j, now)
       else
         return id, j, body
       end

@@ -30,6 +30,7 @@ local function run(ds, t, id, j, slot, token, now)
   if ds.timeline then grant(ds, ds.timeline, slot, now, 0) end
   j.state, j.slot, j.token, j.next = 'r', slot, token, '-'
   call('ZADD', K_RUN, int(math.max(slot, now) + ds.lease), t.name .. ' ' .. id)
+  if j.suspect > 0 then call('ZADD', K_APART, j.suspect, t.name .. ' ' .. id) end
   store(t.name, id, j)
 end
 
