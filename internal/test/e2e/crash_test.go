@@ -51,6 +51,53 @@ func TestCrashedJobStartsAgain(t *testing.T) {
 	}
 }
 
+// TestPoisonDiesAlone runs a job that takes its process down, each time, among eight jobs of four
+// tenants. In the end it is dead, and they are done.
+func TestPoisonDiesAlone(t *testing.T) {
+	notShort(t)
+	t.Parallel()
+	r := newRig(t)
+	r.downstream(shaper.DownstreamPolicy{Lease: time.Second, Defaults: rate(50)})
+	r.daemon(role{Scheduler: true})
+	tenants := []string{"a", "b", "c", "d"}
+	for _, tenant := range tenants {
+		r.offer(tenant, 2, play{For: time.Second})
+	}
+	id := r.offerOne(shaper.Spec{Tenant: "mallory"}, play{For: 200 * time.Millisecond, Poison: true})
+	poison := func() shaper.Job {
+		job, err := r.client.Find(context.Background(), "mallory", id)
+		r.must(err)
+		return job
+	}
+	for deaths := 0; poison().State != shaper.StateDead; {
+		worker := r.start(role{Worker: true})
+		died := make(chan error, 1)
+		go func() { died <- worker.cmd.Wait() }()
+		r.eventually("the worker has died, or the poison", func() bool { return len(died) > 0 || poison().State == shaper.StateDead })
+		if len(died) == 0 {
+			worker.cmd.Process.Kill()
+		} else if deaths++; deaths > 5 {
+			t.Fatalf("%d processes died; the poison: %+v", deaths, poison())
+		}
+		<-died
+		worker.ended = true
+		worker.cut()
+	}
+	if job := poison(); job.Reason != shaper.ReasonCrashed || job.Blamed != shaper.DefaultMaxCrashes {
+		t.Errorf("the poison is %+v; want it to be blamed for %d crashes", job, shaper.DefaultMaxCrashes)
+	}
+	r.start(role{Worker: true})
+	r.eventually("all others have ended", func() bool {
+		s, err := r.admin.Stats(context.Background(), false)
+		return err == nil && s.Level()+s.Out+s.Running == 0
+	})
+	h := r.history()
+	r.refuse(history.Starts(h, perSecond(50)))
+	for _, tenant := range tenants {
+		r.charged(h, tenant, 1)
+	}
+}
+
 // TestFrozenWorkerLosesItsLease freezes a worker for longer than a lease, while it runs a job that
 // another one takes over. When it comes back its handler is told, and what it reports counts for
 // nothing.

@@ -68,6 +68,7 @@ type play struct {
 	Throttle time.Duration // its first start is throttled for so long
 	Panic    bool          // its first start panics
 	Goexit   bool          // its first start ends its goroutine
+	Poison   bool          // each start takes its process down
 	Ballast  []byte        // only its size matters
 	Rubbish  int           // its first start fails with so many bytes that are not text
 }
@@ -100,6 +101,8 @@ func act(ctx context.Context, task *asynq.Task, nth int) error {
 		return context.Cause(ctx)
 	}
 	switch {
+	case p.Poison:
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case p.Panic && nth == 1:
 		panic("it was to panic")
 	case p.Goexit && nth == 1:
