@@ -168,6 +168,7 @@ func TestSuspectsTakeTurns(t *testing.T) {
 			w.release(0)
 		}
 	}
+	w.must(w.admin.Pause(t.Context(), "a", -1)) // so it is not the first, and asks at other instants than the rest
 	for n := range suspects {
 		g := w.start()
 		if j := w.job(g.Tenant, g.ID); !j.Suspect || j.Crashes != 2 || j.Blamed != 0 {
@@ -185,6 +186,13 @@ func TestSuspectsTakeTurns(t *testing.T) {
 				t.Fatalf("%s starts beside the suspect %s", other.ID, g.ID)
 			}
 			w.pass(300 * milli)
+			if n == 0 && i == 10 {
+				w.must(w.admin.Resume(t.Context(), "a"))
+			}
+		}
+		for n == 0 && !w.job("a", "a1").Due.After(w.job("c", "c1").Due) { // when there is room, c asks first
+			w.pass(20 * milli)
+			w.release(1)
 		}
 		w.finish(g, queue.Finish{Ending: queue.EndOK})
 	}
