@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
@@ -195,5 +197,24 @@ func TestSuspectsTakeTurns(t *testing.T) {
 			w.release(1)
 		}
 		w.finish(g, queue.Finish{Ending: queue.EndOK})
+	}
+}
+
+// A suspect that left the flight without a trace, by a lost write, keeps no other from its turn.
+func TestSuspectThatIsNotThere(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 9)
+	w.offers("a", 1)
+	w.start()
+	w.must(w.rdb.ZAdd(t.Context(), w.q.ApartKey(), redis.Z{Score: 2, Member: "b ghost"}).Err())
+	for range 5 {
+		w.pass(4 * second)
+		w.release(0)
+	}
+	if g := w.runNext(); g.Attempt != 2 {
+		t.Errorf("attempt %d, want the second", g.Attempt)
+	}
+	if n := w.rdb.Exists(t.Context(), w.q.ApartKey()).Val(); n > 0 {
+		t.Error("there are suspects in flight after all have ended")
 	}
 }

@@ -9,8 +9,8 @@ const (
 
 // hasRoom reports whether a suspect may be in flight now. A job whose worker vanished while others
 // ran beside it is a suspect of the first kind, and few of those are in flight at once: the square
-// root of the places. If that happened again, or the job ran alone, no other suspect is. Who finds no
-// room asks again later, and the one whose last start is the longest ago has the next turn.
+// root of the places. If that happened again, or the job ran alone, no other suspect is. Who finds
+// no room asks again later, and the one whose last start is the longest ago has the next turn.
 func (d *Downstream) hasRoom(j *Job) bool {
 	reserved := d.TurnUntil > d.Now
 	if reserved && j.Slot > d.Turned {
@@ -33,9 +33,9 @@ func (d *Downstream) enters(t *Tenant, j *Job) {
 	}
 }
 
-// crashed: the worker of a job has vanished. The job comes back, until it was to blame too often: it
-// was all that its pool ran, or the only suspect in flight. Else it is a suspect, as are those that
-// ran beside it, whose leases may end later.
+// crashed: the worker of a job has vanished. The job comes back, until it was to blame too often:
+// it was all that its pool ran, or the only suspect in flight. Else it is a suspect, as are those
+// that ran beside it, whose leases may end later.
 func (d *Downstream) crashed(t *Tenant, j *Job) {
 	pool := PoolOf(j.Token)
 	beside, blamed, word := d.runs[pool] > 1, j.Suspect == 2, "suspect"

@@ -71,8 +71,8 @@ func (d *Downstream) picked(t *Tenant) {
 	d.file(t)
 }
 
-// head takes the first job that may start. One that waited too long ends, and uses no slot; a suspect
-// that must wait is set aside.
+// head takes the first job that may start. One that waited too long ends, and uses no slot; a
+// suspect that must wait is set aside.
 func (d *Downstream) head(t *Tenant) *Job {
 	for {
 		j := t.pop()

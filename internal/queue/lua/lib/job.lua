@@ -20,8 +20,8 @@
 --              N > 0, and by ",granted"
 --   throttles  starts that max_throttles bounds, since it was accepted or requeued: after them the
 --              downstream asked to slow down, or they failed without being charged
---   suspect    since a start of it last came to an end: 1 it ran once where a worker vanished, beside
---              others; 2 again, or alone. See crashed and apart.lua
+--   suspect    since a start of it last came to an end: 1 its worker vanished once, while others ran
+--              there; 2 again, or it was to blame. See crashed and apart.lua
 --   blamed     crashes that max_crashes bounds
 --   granted    its last start has a slot, and is not known to have begun: called_off takes it back,
 --              began counts it
@@ -226,10 +226,10 @@ local function bury(ds, t, id, j, reason, text, now)
   end
 end
 
--- crashed handles a lease that ended: the job comes back to the front, or is dead if it was to blame
--- for that too often. It is to blame if it was all that its pool ran, or the only suspect in flight;
--- of several that ran beside each other each becomes a suspect, and nobody is to blame. The leases of
--- a pool that vanished end one after another: pool:x says that others were lost before the last one.
+-- crashed handles a lease that ended: the job comes back to the front, or is dead if it was to
+-- blame for that too often. It is to blame if it was all that its pool ran, or the only suspect in
+-- flight; of several that ran beside each other each becomes a suspect, and nobody is to blame. The
+-- leases of a pool that vanished end one after another: pool:x says that others were lost before.
 local function crashed(ds, t, id, j, now)
   local pool = pool_of(j.token)
   local n, lost = unpack(call('HMGET', K_POOLS, pool .. ':n', pool .. ':x'))

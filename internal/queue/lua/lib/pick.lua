@@ -45,8 +45,8 @@ local function ripen(t, now)
   end
 end
 
--- head pops the first job of a bucket that may start. Expired ones end here and use no slot; suspects
--- that must wait are set aside.
+-- head pops the first job of a bucket that may start. Expired ones end here and use no slot;
+-- suspects that must wait are set aside.
 local function head(ds, t, now)
   local name = t.name
   for _ = 1, BATCH do
