@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,6 +38,7 @@ type record struct {
 	calm     int64      // since when nothing breaks
 	fresh    []string   // accepted since the store was saved
 	left     int        // accepted jobs that have not ended
+	poison   map[string]bool
 	restarts int
 }
 
@@ -56,7 +58,8 @@ type started struct {
 }
 
 func newRecord(s Scenario) record {
-	r := record{s: s, tenants: map[string]*Tenant{}, jobs: map[string]*fate{}, running: map[string]int{}}
+	r := record{s: s, tenants: map[string]*Tenant{}, jobs: map[string]*fate{}, running: map[string]int{},
+		poison: map[string]bool{}}
 	for i := range s.Tenants {
 		r.tenants[s.Tenants[i].Name] = &s.Tenants[i]
 	}
@@ -73,7 +76,9 @@ func (r *record) accepted(tenant, id string, at int64) {
 	if r.jobs[id] == nil {
 		r.jobs[id] = &fate{tenant: tenant, accepted: at}
 		r.fresh = append(r.fresh, id)
-		r.left++
+		if !r.poison[id] {
+			r.left++
+		}
 	}
 }
 
@@ -121,8 +126,10 @@ func (r *record) forgot(int64) {
 	r.forgets++
 	for _, id := range r.fresh {
 		if j := r.jobs[id]; !j.done && !j.mayGo {
-			r.left--
 			j.mayGo = true
+			if !r.poison[id] {
+				r.left--
+			}
 		}
 	}
 }
@@ -141,20 +148,29 @@ func interval(r buckets.Rate) int64 { return micros(r.Period) / r.Events }
 
 // patience is how long after the last fault what is left may take.
 func (r *record) patience() int64 {
-	left, all, wait := map[string]int64{}, int64(0), int64(0)
+	left, all, wait, work := map[string]int64{}, int64(0), int64(0), int64(0)
 	for _, j := range r.jobs {
 		if !j.done && !j.mayGo {
 			left[j.tenant]++
 			all++
+			work += micros(r.tenants[j.tenant].Runs)
 		}
 	}
 	for name, n := range left {
 		wait = max(wait, n*interval(r.tenants[name].Policy.Rate))
 	}
+	wait = max(wait, work/int64(r.places()))
 	if !r.s.Policy.Rate.IsZero() {
 		wait = max(wait, all*interval(r.s.Policy.Rate))
 	}
 	return 3*wait + 10*60_000_000 + 3*micros(r.s.Policy.Lease) + 2*micros(r.s.Poll)
+}
+
+func (r *record) places() (n int) {
+	for _, of := range r.s.Pools {
+		n += of
+	}
+	return n
 }
 
 const (
@@ -174,7 +190,9 @@ func (r *record) judge(p *play) Findings {
 		r.spaced("the downstream", r.starts, interval(rate))
 	}
 	worst := int64(0)
-	for name, t := range r.tenants {
+	for i := range r.s.Tenants {
+		t := &r.s.Tenants[i]
+		name := t.Name
 		own := slices.DeleteFunc(slices.Clone(r.starts), func(s started) bool { return s.tenant != name })
 		iv := interval(t.Policy.Rate)
 		least := iv
@@ -188,17 +206,19 @@ func (r *record) judge(p *play) Findings {
 		}
 		worst = max(worst, r.goesOn(t, own))
 	}
-	for id, j := range r.jobs {
-		if !j.done && !j.mayGo {
+	for _, id := range slices.Sorted(maps.Keys(r.jobs)) {
+		j := r.jobs[id]
+		if j.done || j.mayGo || r.poison[id] {
+			continue
+		}
+		if p.store.ForgetDead(j.tenant, id) > 0 {
+			r.breach("%s of %s is dead, and harmed nobody", id, j.tenant)
+		} else {
 			r.breach("%s of %s was accepted and has not ended", id, j.tenant)
 		}
 	}
-	places := 0
-	for _, n := range r.s.Pools {
-		places += n
-	}
-	if r.tickets > 2*places+50 {
-		r.breach("asynq held %d tickets, and there are %d places", r.tickets, places)
+	if r.tickets > 2*r.places()+50 {
+		r.breach("asynq held %d tickets, and there are %d places", r.tickets, r.places())
 	}
 	return Findings{Broken: r.broken, Starts: len(r.starts), Missed: r.missed, Tickets: r.tickets, Restarts: r.restarts, Forgot: r.forgets,
 		Days: float64(p.now-start) / 86_400_000_000, Worst: time.Duration(worst) * time.Microsecond}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/model"
@@ -174,11 +173,7 @@ func (p *play) breaks() {
 		if len(p.pools) == 0 {
 			return
 		}
-		i := p.r.IntN(len(p.pools))
-		old := p.pools[i]
-		p.crash(old)
-		p.pools = slices.Delete(p.pools, i, i+1)
-		p.after(p.r.Int64N(5_000_000), func() { p.opens(old.places) })
+		p.crash(p.pools[p.r.IntN(len(p.pools))])
 	})
 	p.every(p.Faults.SchedulerCrash, func() {
 		i := p.r.IntN(len(p.schedulers))
@@ -226,8 +221,12 @@ func (p *play) restart(do func()) {
 
 // arrivals has a tenant offer its jobs.
 func (p *play) arrivals(t *Tenant) {
+	n := 0
 	offer := func() {
 		id := p.name("j")
+		if n++; n <= t.Poison {
+			p.seen.poison[id] = true
+		}
 		body := model.Offer{ID: id, Body: "A", Call: id}
 		call(p, &process{}, func() model.Answer {
 			said := p.store.Offer(t.Name, body)[0]

@@ -118,8 +118,11 @@ func (p *play) opens(places int) {
 	q.beat()
 }
 
+// crash ends a process. Another one takes its place.
 func (p *play) crash(q *pool) {
 	q.dead = true
+	p.pools = slices.DeleteFunc(p.pools, func(o *pool) bool { return o == q })
+	p.after(p.r.Int64N(5_000_000), func() { p.opens(q.places) })
 	for _, s := range q.owns {
 		if s.begun {
 			p.seen.crashed(s.grant)
@@ -211,6 +214,10 @@ func (q *pool) begin(s *run, late int64) {
 	q.p.seen.started(s.grant, q.p.now)
 	q.p.after(q.p.r.Int64N(t.Runs.Microseconds()+1), func() {
 		if q.dead {
+			return
+		}
+		if q.p.seen.poison[s.grant.ID] {
+			q.p.crash(q)
 			return
 		}
 		r := model.Report{Ending: model.EndOK, Late: fmt.Sprint(late), Next: q.token()}

@@ -30,6 +30,7 @@ type Tenant struct {
 	Load    float64       // what it offers from then on, in parts of its rate; the instants are random
 	Runs    time.Duration // the longest that a handler runs
 	Fails   float64       // how many starts fail, to be tried again after a second
+	Poison  int           // how many jobs of the backlog take their process down whenever they run
 }
 
 // Faults are how often things break, on average; zero is never.
@@ -84,6 +85,14 @@ func Draw(seed uint64) Scenario {
 				t.Policy.MaxInFlight = 1 + r.Int64N(4)
 			}
 			s.Tenants = append(s.Tenants, t)
+		}
+		if r.IntN(3) == 0 { // processes crash for a reason, and the reason is to be found
+			s.Faults.PoolCrash, s.Policy.MaxCrashes = 0, 3
+			for i := range s.Tenants {
+				s.Tenants[i].Runs, s.Tenants[i].Policy.MaxInFlight = 3*time.Second, 0 // so that many run when it happens
+			}
+			t := &s.Tenants[r.IntN(len(s.Tenants))]
+			t.Poison, t.Backlog = 1+r.IntN(2), t.Backlog+2
 		}
 	case 2:
 		s.For, s.Poll, s.Policy.Lease = 20*24*time.Hour, time.Hour, time.Hour
