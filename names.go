@@ -45,6 +45,7 @@ const (
 	RefusedDead     = shaper.RefusedDead
 	RefusedLimited  = shaper.RefusedLimited
 	RefusedMemory   = shaper.RefusedMemory
+	RefusedParked   = shaper.RefusedParked
 
 	StateWaiting   = shaper.StateWaiting
 	StateDelayed   = shaper.StateDelayed

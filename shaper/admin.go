@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,6 +38,9 @@ func (a *Admin) Downstream(ctx context.Context) (DownstreamPolicy, error) {
 		if err := a.seen(ctx); err != nil {
 			return DownstreamPolicy{}, err
 		}
+	}
+	if err := a.q.CheckSchema(h["schema"]); err != nil {
+		return DownstreamPolicy{}, fmt.Errorf("read downstream: %w", err)
 	}
 	return readDownstream(h).WithDefaults(), nil
 }

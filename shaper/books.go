@@ -41,6 +41,7 @@ var bookFaults = map[string]struct{ wrong, mended string }{
 	"count":   {"wrong count of jobs in flight", "counted anew"},
 	"places":  {"wrong count of a pool's running jobs", "counted anew"},
 	"filed":   {"tenant with something to start, at which no scheduler would have looked in time", "filed"},
+	"parked":  {"tenant parked, since a field of it cannot be read", "stays parked until that field is set right"},
 	"index":   {"tenant taken for idle while it was busy, or the other way round", "indexed"},
 }
 
@@ -187,9 +188,12 @@ func (b *bookkeeper) compare(ctx context.Context, sure bool, tenants []string) (
 	}
 	for r := queue.ReplyOf(v); r.More(); {
 		kind, tenant, of := r.Str(), r.Str(), r.Str()
-		if kind == "jobs" {
+		switch kind {
+		case "jobs":
 			differ = append(differ, tenant)
-		} else {
+		case "parked":
+			b.found(kind, tenant, parkedBy(of))
+		default:
 			b.found(kind, tenant, of)
 		}
 	}

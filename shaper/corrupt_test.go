@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,8 +10,17 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
+// apart checks that a job is set apart, since its state could not be read.
+func (w *world) apart(tenant, id, line string) {
+	w.t.Helper()
+	if j := w.job(tenant, id); j.State != StateDead || j.Reason != ReasonUnreadable || !strings.Contains(j.Error, line) || len(j.Type) == 0 {
+		w.t.Errorf("%s is %+v, want dead, %s, with %q", id, j, ReasonUnreadable, line)
+	}
+}
+
 // A value that no script of ours wrote harms its own job at most: the others go on, and the job is
-// not lost.
+// not lost. Nobody can say whether a job whose state cannot be read has run, so it does not start by
+// itself.
 func TestCorruptValues(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Open(t)
@@ -48,8 +58,26 @@ func TestCorruptValues(t *testing.T) {
 							started[g.ID]++
 						}
 					}
+					if part == "state" {
+						if len(started) != 2 || started["a1"] > 0 {
+							t.Errorf("started %v, want the others", started)
+						}
+						w.apart("a", "a1", bad)
+						if n, _, err := w.admin.RequeueDead(t.Context(), "a", "a1"); err != nil || n != 1 {
+							t.Errorf("requeue: %d, %v", n, err)
+						}
+						g := w.start()
+						w.finish(g, queue.Finish{Ending: queue.EndOK})
+						started[g.ID]++
+					}
 					if len(started) != 3 {
 						t.Errorf("started %v, want all three", started)
+					}
+					if _, err := w.admin.Books(t.Context(), true); err != nil { // whose place a job had that was set apart nobody knows
+						t.Error(err)
+					}
+					if faults, err := w.admin.Books(t.Context(), false); err != nil || part == "state" && len(faults) > 0 {
+						t.Errorf("books: %v (%v)", faults, err)
 					}
 					if a, err := w.admin.Tenant(t.Context(), "a"); err != nil || a.Out+a.Running > 0 {
 						t.Errorf("%d out, %d running for ever (%v)", a.Out, a.Running, err)

@@ -26,6 +26,9 @@ var (
 	ErrStopping = errors.New("worker stopping")
 )
 
+// UnreadableError says that what Redis keeps of a downstream cannot be read by this version.
+type UnreadableError = queue.UnreadableError
+
 // FieldError names an input that cannot be used: the field, its value, and what would be right.
 // It wraps ErrInvalid.
 type FieldError struct {

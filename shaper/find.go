@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -45,7 +46,9 @@ func find(ctx context.Context, q queue.Queue, tenant, id string) (Job, error) {
 	}
 	if state != "" {
 		if err := j.readState(state); err != nil {
-			return j, err
+			// It will not start by itself: set_apart in internal/queue/lua/lib/job.lua makes it dead when
+			// its turn comes.
+			j.State, j.Reason, j.Error = StateDead, ReasonUnreadable, err.Error()
 		}
 	}
 	j.EndedAt = dead
@@ -54,12 +57,14 @@ func find(ctx context.Context, q queue.Queue, tenant, id string) (Job, error) {
 
 var states = map[string]State{"w": StateWaiting, "o": StateOut, "r": StateRunning, "c": StateRunning, "z": StateDelayed, "x": StateDead}
 
+var stateLine = regexp.MustCompile(`^[worczx]( \d+){4} \S+ \d+ \d+ \S+ \S+ `)
+
 // readState reads the state line that internal/queue/lua/lib/job.lua writes.
 func (j *Job) readState(line string) error {
-	f := strings.SplitN(line, " ", 11)
-	if len(f) != 11 || states[f[0]] == "" {
-		return fmt.Errorf("job %s of tenant %s: state %q cannot be read", j.ID, j.Tenant, clip.Value(line))
+	if !stateLine.MatchString(line) {
+		return fmt.Errorf("its state cannot be read: %q", clip.Value(line))
 	}
+	f := strings.SplitN(line, " ", 11)
 	attempt, forgiven := atoi(f[2]), atoi(f[3])
 	j.State, j.Attempt, j.Charged, j.Crashes = states[f[0]], int(attempt), int(attempt-forgiven), int(atoi(f[4]))
 	j.Slot = queue.Instant(atoi(f[6]))
@@ -85,7 +90,7 @@ func (j *Job) readState(line string) error {
 func (j *Job) readEnd(s string) error {
 	parts := strings.SplitN(s, "\n", 3)
 	f := strings.Fields(parts[0])
-	if len(parts) != 3 || len(f) != 10 {
+	if len(parts) != 3 || len(f) < 10 { // newer versions may add more
 		return fmt.Errorf("job %s of tenant %s: end %q cannot be read", j.ID, j.Tenant, clip.Value(s))
 	}
 	attempt, forgiven := atoi(f[1]), atoi(f[2])

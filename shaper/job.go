@@ -37,6 +37,8 @@ const (
 	ReasonRefused = "refused" // the handler or downstream said that no attempt can succeed
 	ReasonCrashed = "crashed" // its worker vanished too often, and no other job was to blame
 
+	ReasonUnreadable = "unreadable" // its state was not what any version writes; Error has what was found. It may have run
+
 	ReasonThrottled = "throttled" // the downstream asked to slow down after each of its last max_throttles starts
 )
 
@@ -81,10 +83,12 @@ const (
 	RefusedDead     = "dead"           // the job is known, and dead: requeue or remove it
 	RefusedLimited  = "limited"        // an admission rule refuses it, see Result.Admission
 	RefusedMemory   = "store_full"     // Redis has no memory for it
+	RefusedParked   = "parked"         // its tenant is parked, see TenantInfo.Parked
 )
 
 // Why it cannot be said when a waiting job will start.
 const (
+	NoteParked    = "parked"     // its tenant is parked, see TenantInfo.Parked
 	NotePaused    = "paused"     // its tenant or the downstream is paused, without an end
 	NoteNoWorkers = "no_workers" // no live pool of workers serves the downstream
 	NoteInFlight  = "in_flight"  // all that may be in flight is, so it depends on how long other jobs run

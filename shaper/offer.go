@@ -168,6 +168,8 @@ func (c *Client) result(s *Spec, v any, err error) (r Result, block bool, _ erro
 		r.Reason, r.RetryAfter = RefusedConflict, -1
 	case "dead":
 		r.Reason, r.RetryAfter = RefusedDead, -1
+	case "parked":
+		r.Reason = RefusedParked
 	case "unknown":
 		r.Reason, r.RetryAfter = RefusedUnknown, -1
 	default:

@@ -119,10 +119,10 @@ func (a *Admin) stats(ctx context.Context, names []string) (Stats, error) {
 	s.Tenants, s.Out, s.Running = int(known.Val()), int(out.Val()), int(run.Val())
 	s.Paused, s.PausedUntil = paused(ds, now.Val())
 	for pool, line := range pools.Val() {
-		places, deadline, ok := strings.Cut(line, " ")
-		if ok && !strings.Contains(pool, ":") && atoi(deadline) >= now.Val().UnixMicro() {
+		f := strings.Fields(line) // places and deadline; newer versions may add more
+		if len(f) > 1 && !strings.Contains(pool, ":") && atoi(f[1]) >= now.Val().UnixMicro() {
 			s.Pools++
-			s.Places += int(atoi(places))
+			s.Places += int(atoi(f[0]))
 		}
 	}
 	return s, nil

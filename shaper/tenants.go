@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ type TenantInfo struct {
 	Note        string        // why it cannot: one of the Note constants
 	Paused      bool
 	PausedUntil time.Time // zero if paused without an end
+	Parked      string    // which field of it, or of the downstream, cannot be read, and its value; empty if all can. See Admin.Tenant
 	InARow      int       // how many starts of the tenant in a row were throttled, whatever the job; see ThrottledFor
 	Counters    Counters
 }
@@ -46,6 +48,11 @@ func (t TenantInfo) Throttled() bool { return t.InARow >= ThrottledFor }
 func (t TenantInfo) Level() int { return t.Waiting + t.Delayed }
 
 // Tenant returns the current state of one tenant.
+//
+// A tenant is parked if a field of its policy or its state holds what no version writes. Nobody can
+// say then what applies to it, so nothing of it starts, expires, is dropped or becomes dead, and it
+// is offered nothing more, until the field is set right. What runs ends as ever, and no other tenant
+// is concerned.
 func (a *Admin) Tenant(ctx context.Context, tenant string) (TenantInfo, error) {
 	if err := ValidName("tenant", tenant); err != nil {
 		return TenantInfo{}, err
@@ -169,6 +176,7 @@ func tenantInfo(r *queue.Reply, defaults Policy, now time.Time) TenantInfo {
 	for f := queue.ReplyOf(r.Next()); f.More(); {
 		h[f.Str()] = f.Str()
 	}
+	t.Parked = parkedBy(r.Str())
 	t.Set = readPolicy(h)
 	t.Effective = t.Set.or(defaults)
 	t.Known = h["ver"] != ""
@@ -176,6 +184,28 @@ func tenantInfo(r *queue.Reply, defaults Policy, now time.Time) TenantInfo {
 	t.Paused, t.PausedUntil = paused(h, now)
 	t.InARow, t.Counters = int(atoi(h["row"])), readCounters(h)
 	return t
+}
+
+// parkedBy puts what a script says of a parked tenant, "field=value", into words; a colon before it
+// says that the field is the downstream's.
+func parkedBy(s string) string {
+	if s == "" {
+		return ""
+	}
+	field, value, _ := strings.Cut(s, "=")
+	field, common := strings.CutPrefix(field, ":")
+	var p DownstreamPolicy
+	name := field
+	for _, v := range append(downstreamTable.Of(&p), policyTable.Of(&p.Defaults)...) {
+		if slices.Contains(strings.Fields(v.Key), field) {
+			name = v.Name
+		}
+	}
+	whose := ""
+	if common {
+		whose = "the downstream's "
+	}
+	return fmt.Sprintf("%s%s is %q, which cannot be read", whose, name, value)
 }
 
 // paused reads whether a tenant or a downstream is paused, and until when; the zero time means

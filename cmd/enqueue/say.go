@@ -35,6 +35,7 @@ func position(r shaper.Result) string {
 
 // whyNot says why the start cannot be predicted.
 var whyNot = map[string]string{
+	shaper.NoteParked:    " starts when its tenant is set right: it is parked, see shaper tenants show",
 	shaper.NotePaused:    " starts when its queue is resumed: it is paused, see shaper tenants show",
 	shaper.NoteNoWorkers: " starts when workers come: none serves this downstream now, see shaper run",
 	shaper.NoteInFlight:  " starts when running jobs make room: as many as allowed are in flight",
@@ -66,6 +67,8 @@ func refusal(r shaper.Result) string {
 		return fmt.Sprintf("job %q of tenant %s is dead: requeue or remove it, see shaper dead", r.ID, r.Tenant)
 	case shaper.RefusedUnknown:
 		return fmt.Sprintf("tenant %q is not served by downstream %s: want one that is, see shaper tenants ls", r.Tenant, r.Downstream)
+	case shaper.RefusedParked:
+		return fmt.Sprintf("tenant %s is parked, since a field of it cannot be read: see shaper tenants show %s; try again in %s", r.Tenant, r.Tenant, about(r.RetryAfter))
 	case shaper.RefusedMemory:
 		return fmt.Sprintf("the store has no memory left; try again in %s", about(r.RetryAfter))
 	}

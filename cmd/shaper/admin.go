@@ -157,6 +157,9 @@ func pause(paused bool, until time.Time) string {
 // tenantState tells whether a tenant's jobs leave, and whether its downstream takes them.
 func tenantState(t shaper.TenantInfo) string {
 	state := pause(t.Paused, t.PausedUntil)
+	if t.Parked != "" {
+		state = "parked: " + t.Parked
+	}
 	if t.Throttled() {
 		state += fmt.Sprintf(", throttled %d times in a row", t.InARow)
 	}

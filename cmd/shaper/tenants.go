@@ -88,7 +88,7 @@ func (d *desk) showTenant(c *cli.Context, name string) error {
 	}
 	next := ""
 	switch {
-	case t.Waiting == 0 || t.Paused:
+	case t.Waiting == 0 || t.Paused || t.Parked != "":
 	case t.NextSlot.IsZero():
 		next = "; " + map[string]string{shaper.NotePaused: "the downstream is paused", shaper.NoteNoWorkers: "no workers serve the downstream",
 			shaper.NoteInFlight: "the next leaves when running jobs make room"}[t.Note]

@@ -144,7 +144,7 @@ func statusOf(r shaper.Result) int {
 		return http.StatusAccepted
 	case r.Reason == shaper.RefusedConflict || r.Reason == shaper.RefusedDead:
 		return http.StatusConflict
-	case r.Reason == shaper.RefusedMemory:
+	case r.Reason == shaper.RefusedMemory || r.Reason == shaper.RefusedParked:
 		return http.StatusServiceUnavailable
 	case r.Reason == shaper.RefusedLimited:
 		return http.StatusTooManyRequests

@@ -70,7 +70,7 @@ func ReadBody(body string) (Body, error) {
 		return Body{}, fmt.Errorf("decode job body: %d parts, want 4", len(parts))
 	}
 	f := strings.Fields(string(parts[0]))
-	if len(f) != 6 {
+	if len(f) < 6 { // newer versions may add more
 		return Body{}, fmt.Errorf("decode job body: %d numbers, want 6", len(f))
 	}
 	n := make([]int64, 5)

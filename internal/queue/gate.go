@@ -76,6 +76,7 @@ type Grant struct {
 // Answers of Enter and Again other than a Grant.
 const (
 	TicketVoid    = "gone"    // no job of the tenant is out
+	TicketParked  = "parked"  // back in its bucket: the tenant is parked
 	TicketPaused  = "paused"  // back in its bucket: the tenant is paused
 	TicketEarly   = "early"   // back in its bucket: its slot is too far ahead to hold a worker for it
 	TicketExpired = "expired" // the job had waited too long and ended

@@ -50,6 +50,8 @@ func (q Queue) Failed(ctx context.Context, doing string, err error, args ...any)
 	switch {
 	case !errors.As(err, &reply):
 		return StoreErr(doing, err)
+	case q.refused(err) != nil:
+		return fmt.Errorf("%s: %w", doing, q.refused(err))
 	case !strings.Contains(err.Error(), "WRONGTYPE"):
 		return StoreErr(doing, fmt.Errorf("downstream %s: %w", q.Downstream, err))
 	}

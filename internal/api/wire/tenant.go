@@ -18,10 +18,11 @@ type Tenant struct {
 	Dead        int              `json:"dead"`
 	OldestMS    int64            `json:"oldest_ms"`
 	NextSlot    *string          `json:"next_slot"`      // when the job that leaves next will start; null where that cannot be said
-	Note        string           `json:"note,omitempty"` // why next_slot is null: paused, no_workers or in_flight
+	Note        string           `json:"note,omitempty"` // why next_slot is null: parked, paused, no_workers or in_flight
 	Paused      bool             `json:"paused"`
 	PausedUntil *string          `json:"paused_until"`
-	Throttled   bool             `json:"throttled"` // the downstream lets nothing through
+	Parked      string           `json:"parked,omitempty"` // which field cannot be read, and its value: nothing of it starts until that is set right
+	Throttled   bool             `json:"throttled"`        // the downstream lets nothing through
 	InARow      int              `json:"throttled_in_a_row"`
 	Policy      Policy           `json:"policy"` // what applies
 	Counters    map[string]int64 `json:"counters"`
@@ -32,7 +33,7 @@ func NewTenant(downstream string, t shaper.TenantInfo) Tenant {
 	return Tenant{
 		Tenant: t.Name, Downstream: downstream, Known: t.Known, Level: t.Level(), Waiting: t.Waiting, Delayed: t.Delayed,
 		Out: t.Out, Running: t.Running, Dead: t.Dead, OldestMS: t.Oldest.Milliseconds(), NextSlot: timestamp(t.NextSlot), Note: t.Note,
-		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Throttled: t.Throttled(), InARow: t.InARow,
+		Paused: t.Paused, PausedUntil: timestamp(t.PausedUntil), Parked: t.Parked, Throttled: t.Throttled(), InARow: t.InARow,
 		Policy: Policy(t.Effective), Counters: Counters(t.Counters),
 	}
 }

@@ -18,9 +18,11 @@
 
 allow_oom()
 local now, pool = clock(), ARGV[2]
+local values = call('HMGET', K_DS, 'schema', 'lease')
+readable(values[1])
 local before = call('HGET', K_POOLS, pool)
 if ARGV[5] == '1' and not before then return { -1 } end
-local lease = tonumber(call('HGET', K_DS, 'lease') or fallback('lease'))
+local lease = tonumber(values[2]) or tonumber(fallback('lease'))
 local reply = {}
 for i = 6, #ARGV, 4 do
   local name, id = ARGV[i], ARGV[i + 1]
@@ -36,7 +38,7 @@ for i = 6, #ARGV, 4 do
   end
   reply[#reply + 1] = mine and (j.state == 'c' and 2 or 1) or 0
 end
-local places, deadline = string.match(before or '', '^(%d+) (%d+)$')
+local places, deadline = string.match(before or '', '^(%d+) (%d+)')
 if tonumber(deadline or 0) < now then places = 0 end -- it counted as gone
 call('HSET', K_POOLS, pool, ARGV[3] .. ' ' .. int(now + ARGV[4]))
 call('PEXPIRE', K_POOLS, 86400000)

@@ -15,13 +15,13 @@
 
 allow_oom()
 local now, name, id = clock(), ARGV[2], ARGV[3]
+local ds = downstream(now)
 if call('HEXISTS', k_jobs(name), id) == 0 then
   local ended = call('GET', k_end(name, id))
   return ended and string.match(ended, '^%S+') or ''
 end
 local j = state(name, id)
-if j and j.state == 'x' then return 'dead' end
-local ds = downstream(now)
+if j and (j.state == 'x' or j.state == '?') then return 'dead' end
 local t = tenant(ds, name, now)
 if j and (j.state == 'r' or j.state == 'c') then
   j.state = 'c'

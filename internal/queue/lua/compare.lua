@@ -14,6 +14,8 @@
 --   places  a pool's count of running jobs differed; what is the pool
 --   filed   the tenant could send something, and was not filed for it, or much too late
 --   index   the tenant was not indexed as what it is, busy or idle
+--   parked  the tenant is parked, see tenant.lua; what is the field. Only whoever knows what it should
+--           be can set it right; counts of jobs in flight are counted anew
 --
 -- Cost: O(tenants + jobs in flight) while the latter are at most TALLY; a tenant that differs costs
 -- about as much as an enqueue.
@@ -47,8 +49,10 @@ end
 
 -- right corrects a count of h that differs from the books.
 local function right(h, name, field, want)
-  if num(h, field) == want then return false end
+  local illegible = h.illegible and h.illegible[field]
+  if num(h, field) == want and not illegible then return false end
   find('count', name, field .. ' ' .. int(num(h, field)) .. ', ' .. int(want) .. ' there')
+  if illegible then h.illegible[field] = nil end
   put(h, field, want)
   return true
 end
@@ -56,6 +60,7 @@ end
 local outs, runs
 local function tenant_books(name)
   local t = tenant(ds, name, now)
+  if t.parked then find('parked', name, t.parked) end
   local bucketed, back, later = call('LLEN', k_wait(name)), call('ZCARD', k_back(name)), call('ZCARD', k_later(name))
   local out, dead = call('ZCARD', k_outs(name)), call('ZCARD', k_dead(name))
   local jobs, lines = call('HLEN', k_jobs(name)), call('HLEN', k_state(name))

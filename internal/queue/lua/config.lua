@@ -29,8 +29,10 @@
 
 allow_oom()
 local now, step, digest, generation = clock(), ARGV[2], ARGV[3], ARGV[4]
-local values = call('HMGET', K_DS, 'config', 'config_next', 'config_gen')
-local whole, begun, current = values[1], values[2], tonumber(values[3] or 0)
+local values = call('HMGET', K_DS, 'config', 'config_next', 'config_gen', 'schema')
+readable(values[4])
+local whole, begun = values[1], values[2]
+local current = tonumber(values[3] or 0) or tonumber(call('ZREVRANGE', K_NAMED, 0, 0, 'WITHSCORES')[2] or 0)
 
 if step == 'look' then
   call('ZREMRANGEBYSCORE', K_CONFIGS, '-inf', int(now - 60000000))
@@ -57,14 +59,14 @@ if begun ~= digest or tonumber(generation) ~= current then return { 0, whole or 
 
 local reply = { 1, '', current }
 if step == 'set' then
-  local ds = downstream(now)
+  local ds = survey(now)
   save(ds)
   local i = 5
   while i <= #ARGV do
     local name, from, to = ARGV[i], i + 2, i + 1 + 2 * ARGV[i + 1]
     if name == '' then
       write_downstream(from, to, now, true)
-      ds = downstream(now)
+      ds = survey(now)
     else
       write_tenant(ds, name, from, to, now, true)
       call('ZADD', K_NAMED, current, name)
@@ -72,7 +74,7 @@ if step == 'set' then
     i = to + 1
   end
 elseif step == 'left' then
-  local ds = downstream(now)
+  local ds = survey(now)
   save(ds)
   for _, name in ipairs(call('ZRANGEBYSCORE', K_NAMED, '-inf', '(' .. current, 'LIMIT', 0, BATCH / 2)) do
     clear_tenant(ds, name, now)

@@ -25,6 +25,7 @@
 --   block      no room, and the tenant's policy is to wait for it
 --   limited    an admission rule refuses; nothing is taken from any
 --   unknown    the downstream serves only tenants that were set
+--   parked     the tenant is parked, see tenant.lua
 -- A refusal writes nothing. The first write is one that may need memory, so with maxmemory reached
 -- the script fails before it has changed anything.
 --
@@ -48,20 +49,22 @@ do
   local jobs, ids, prefix = k_jobs(name), {}, k_end(name, '')
   local waiting = call('LLEN', k_wait(name)) + call('ZCARD', k_back(name))
   local own = call('HMGET', k_tenant(name), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
-  local common = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive')
-  local paused = math.max(tonumber(own[5] or 0), tonumber(common[6] or 0))
-  local by_time, note = tonumber(own[7] or 0), '' -- see expect.lua
-  local events, period = string.match(own[4] or common[3] or fallback('p:rate'), '^(%d+)/(%d+)$')
-  local due, step = tonumber(own[6] or 0), period / events
-  if paused >= FOREVER then
-    note = 'paused'
-  elseif tonumber(common[7] or 0) < now then
-    note = 'no_workers'
-  elseif common[5] or paused <= now and due < now - 2 * step - 100000 then
-    by_time = 0 -- tenants share a rate; or the head should have left, and something holds it back
-  end
-  if own[1] and waiting > 0 and not common[4] and (own[2] or common[1] ~= 'refuse') then
-    local room = tonumber(own[3] or common[2] or fallback('p:depth')) - call('ZCARD', k_later(name)) - waiting
+  local common = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive', 'schema')
+  readable(common[8])
+  local pause, common_pause, alive = tonumber(own[5] or 0), tonumber(common[6] or 0), tonumber(common[7] or 0)
+  local depth, due, by_time = tonumber(own[3] or common[2] or fallback('p:depth')), tonumber(own[6] or 0), tonumber(own[7] or 0)
+  local events, period = string.match(own[4] or common[3] or fallback('p:rate'), '^([1-9]%d*)/([1-9]%d*)$')
+  local legible = pause and common_pause and alive and depth and due and by_time and events -- else the long way says what is not
+  if legible and own[1] and waiting > 0 and not common[4] and (own[2] or common[1] ~= 'refuse') then
+    local paused, step, note = math.max(pause, common_pause), period / events, '' -- note: see expect.lua
+    if paused >= FOREVER then
+      note = 'paused'
+    elseif alive < now then
+      note = 'no_workers'
+    elseif common[5] or paused <= now and due < now - 2 * step - 100000 then
+      by_time = 0 -- tenants share a rate; or the head should have left, and something holds it back
+    end
+    local room = depth - call('ZCARD', k_later(name)) - waiting
     if note == '' then room = math.min(room, by_time - waiting) end
     local first = math.max(due, now, paused)
     while nth <= #ARGV and #ids < room do
@@ -76,8 +79,8 @@ do
     end
     if #ids > 0 then
       call('RPUSH', k_wait(name), unpack(ids))
-      call('HINCRBY', k_tenant(name), 'accepted', #ids)
-      call('HINCRBY', K_DS, 'accepted', #ids)
+      redis.pcall('HINCRBY', k_tenant(name), 'accepted', #ids) -- as count in job.lua
+      redis.pcall('HINCRBY', K_DS, 'accepted', #ids)
     end
   end
   if nth > #ARGV then return reply end
@@ -135,7 +138,7 @@ end
 -- standing is the answer to an offer of a job that has not ended, or is dead and kept.
 local function standing(id, digest, body, known)
   local header, j = read_header(known), state(name, id)
-  local letter = j and j.state or 'w'
+  local letter = j and (j.state == '?' and 'x' or j.state) or 'w' -- it is set apart when its turn comes
   local status = header.digest == digest and 'accepted' or not same(header.digest, digest, body, known) and 'conflict'
     or letter == 'x' and 'dead' or 'duplicate'
   if letter == 'r' or letter == 'c' then return { status, 0, int(j.slot), '-1', letter, '' } end
@@ -228,6 +231,7 @@ local function offer(id, delay, at, digest, body)
     if not same(its_digest, digest, body) then return { 'conflict', 0, '0', '-1', how, '' } end
     if how == 'done' then return { 'duplicate', 0, '0', '-1', how, '' } end
   end
+  if t.parked then return { 'parked', 0, '0', '10000000', '', 'parked' } end
   if ds.unknown == 'refuse' and not t.ver then return { 'unknown', 0, '0', '-1', '', '' } end
 
   local ends = {}

@@ -11,6 +11,7 @@
 
 -- include place
 
+readable(call('HGET', K_DS, 'schema'))
 local name, id = ARGV[2], ARGV[3]
 local body = call('HGET', k_jobs(name), id)
 if not body then return { '', '', call('GET', k_end(name, id)) or '', '', '', 0 } end

@@ -142,7 +142,7 @@ local function report(name, id, token, outcome, delay, text, next_token, late)
       count(ds, t, 'throttled')
     end
     j.forgiven, j.throttles, j.error = j.forgiven + 1, j.throttles + 1, text
-    if j.throttles >= rule_number(ds, t, 'p:throttles') then
+    if j.throttles >= rule_number(ds, t, 'p:throttles') and not t.parked then
       bury(ds, t, id, j, throttled and 'throttled' or 'failed', text, now)
       answer = 'dead'
     elseif throttled then
@@ -156,7 +156,7 @@ local function report(name, id, token, outcome, delay, text, next_token, late)
     count(ds, t, 'failed')
     local header = read_header(call('HGET', k_jobs(name), id))
     local most = header.max_attempts > 0 and header.max_attempts or rule_number(ds, t, 'p:attempts')
-    if outcome == 'dead' or j.attempts - j.forgiven >= most then
+    if outcome == 'dead' or j.attempts - j.forgiven >= most and not t.parked then
       bury(ds, t, id, j, outcome == 'dead' and 'refused' or 'failed', text, now)
       answer = 'dead'
     else

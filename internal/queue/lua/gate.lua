@@ -15,8 +15,8 @@
 --
 -- Returns granted (slot.lua), or
 --   {"gone"}       no job of the tenant is out, so the ticket is void; or the token owns nothing
---   {"back", why}  a job went back to the front: "paused", or "early": its slot is too far ahead to
---                  hold a worker
+--   {"back", why}  a job went back to the front: "parked" or "paused", or "early": its slot is too
+--                  far ahead to hold a worker
 --   {"expired"}    the job waited too long and ended
 --
 -- Cost: O(log running).
@@ -83,6 +83,7 @@ if ticket and j.attempts == 0 and overdue(ds, t, read_header(body), now) then
   finished(ds, t, id, j, 'expired', '', now)
   return freed({ 'expired' })
 end
+if t.parked then return back('parked') end
 if num(t, 'until') > now or num(ds, 'until') > now then return back('paused') end
 local slot = next_slot(ds, t, now)
 if slot - now > ds.hold then return back('early') end

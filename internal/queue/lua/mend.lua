@@ -14,7 +14,7 @@
 -- in the list of those that wait, which is not searched for each of them. The kinds are
 --   waiting, delayed, out, running, dead   the job was not in the book of those; now it is
 --   state   its state was lost or outdated: it is written anew, if need be as that of a job that
---           was never started
+--           was never started; or it cannot be read: the job is set apart
 --   stray   an entry, or a state, that no job bears out: it is removed
 --   body    the same, and no end of the job is known: Redis lost the job itself
 --   ended   the job had ended, but its body was still there: it is removed
@@ -62,6 +62,8 @@ local function entry(key, id, letter, anew)
   elseif j and j.state ~= letter then
     if held(name, id, j) then
       if find('stray', id) then call('ZREM', key, id) end
+    elseif j.state == '?' and letter ~= 'x' then
+      if find('state', id) then set_apart(ds, t, id, j, now) end
     elseif find('state', id) then
       j.state = letter
       store(name, id, j)
@@ -104,6 +106,8 @@ local function job(id, body)
       if call('ZSCORE', key, id) then return end
     end
     if not call('ZSCORE', K_OUT, name .. ' ' .. id) then ids[#ids + 1] = id end
+  elseif j.state == '?' then
+    if find('state', id) then set_apart(ds, t, id, j, now) end
   elseif j.state == 'r' or j.state == 'c' then
     if find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), name .. ' ' .. id) end
   elseif j.state == 'z' then

@@ -12,10 +12,10 @@
 
 allow_oom()
 local now, name = clock(), ARGV[2]
+local ds = survey(now)
 if name == '' then
   write_downstream(3, #ARGV, now, false)
 else
-  local ds = downstream(now)
   save(ds)
   write_tenant(ds, name, 3, #ARGV, now, false)
 end

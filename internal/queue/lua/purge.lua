@@ -20,7 +20,11 @@ local n = 0
 local function out(id)
   local j = state(name, id)
   -- In any other state it is not here: the books were wrong.
-  if not j or j.state == 'w' or j.state == 'z' then finished(ds, t, id, j or fresh(0), 'cancelled', '', now) end
+  if not j or j.state == 'w' or j.state == 'z' then
+    finished(ds, t, id, j or fresh(0), 'cancelled', '', now)
+  elseif j.state == '?' then
+    set_apart(ds, t, id, j, now)
+  end
   n = n + 1
 end
 while n < BATCH do

@@ -29,8 +29,8 @@ if step > 0 then
   call('ZUNIONSTORE', K_DUE, 1, K_DUE, 'WEIGHTS', 0)
   local pools = call('HGETALL', K_POOLS)
   for i = 1, #pools, 2 do
-    local n, deadline = string.match(pools[i + 1], '^(%d+) (%d+)$')
-    if n then call('HSET', K_POOLS, pools[i], n .. ' ' .. int(deadline - step)) end
+    local n, deadline, rest = string.match(pools[i + 1], '^(%d+) (%d+)(.*)$')
+    if n then call('HSET', K_POOLS, pools[i], n .. ' ' .. int(deadline - step) .. rest) end
   end
   for key, ahead in pairs({ [K_OUT] = ticket_ttl, [K_RUN] = ds.lease + ds.hold }) do
     for _, member in ipairs(call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, 1000)) do
@@ -60,6 +60,8 @@ local function back(book, counter, over, bring)
     local t, j = load(ds, cache, name, now), state(name, id)
     if j and (book == K_OUT and j.state == 'o' or book == K_RUN and (j.state == 'r' or j.state == 'c')) then
       bring(t, id, j)
+    elseif j and j.state == '?' then
+      set_apart(ds, t, id, j, now)
     else -- the books were wrong: it leaves this one, and is not lost if it is in no other, or cannot be read
       call('ZREM', book, members[i])
       if not j or (j.state == 'w' or j.state == 'o') and not held(name, id, j) then

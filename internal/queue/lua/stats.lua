@@ -5,14 +5,15 @@
 --
 -- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none),
 -- when the next job to leave its bucket starts (µs, 0 = cannot be said), why that cannot be said
--- (expect.lua), {its hash, field, value …}}}; a tenant that was never seen is left out
+-- (expect.lua), {its hash, field, value …}, why it is parked (tenant.lua), or ""}}; a tenant that was
+-- never seen is left out
 --
 -- Cost: O(tenants asked for).
 
 -- include job expect
 
 local now = clock()
-local ds = downstream(now)
+local ds = survey(now)
 local reply = { int(now) }
 for i = 2, #ARGV do
   local name = ARGV[i]
@@ -26,7 +27,7 @@ for i = 2, #ARGV do
       since = body and read_header(body).since or 0
     end
     local start, note = expected(ds, t, 1, now)
-    reply[#reply + 1] = { name, bucket(name), call('ZCARD', k_later(name)), call('ZCARD', k_dead(name)), int(since), int(start), note, hash }
+    reply[#reply + 1] = { name, bucket(name), call('ZCARD', k_later(name)), call('ZCARD', k_dead(name)), int(since), int(start), note, hash, t.parked or '' }
   end
 end
 return reply

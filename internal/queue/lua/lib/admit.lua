@@ -4,7 +4,7 @@
 -- shaper. Its fields, parted by tabs, are name, scope ("tenant" or "downstream"), text for people,
 -- algorithm, and the arguments of the algorithm's function for one request.
 
--- include base algorithms
+-- include tenant algorithms
 
 local RULE_ARGS = 8 -- that an algorithm's function takes, see buckets.LuaFunctions
 
@@ -17,7 +17,13 @@ local function admission(ds, name)
     local fields = {}
     for field in string.gmatch(line, '[^\t]+') do fields[#fields + 1] = field end
     local at = #ARGV
-    for i = 1, RULE_ARGS do ARGV[at + i] = fields[4 + i] or '0' end
+    local legible = algorithms[fields[4]]
+    for i = 1, RULE_ARGS do
+      local arg = fields[4 + i] or '0'
+      legible = legible and (tonumber(arg) or i == RULE_ARGS and is_rate(arg))
+      ARGV[at + i] = arg
+    end
+    if not legible then unreadable('admit=' .. line) end -- offers ask it, and nothing else
     rules[#rules + 1] = { key = k_admit(fields[1], fields[2] == 'tenant' and name or ''), ask = algorithms[fields[4]], at = at + 1 }
   end
   return rules

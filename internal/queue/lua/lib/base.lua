@@ -50,6 +50,18 @@ local function k_admit(rule, name) return PREFIX .. 'a:' .. rule .. ':' .. name 
 local FOREVER = 9e15 -- `until` of a pause without an end
 local BATCH = 50 -- items that one call handles at most; the loop is in Go
 
+-- The version of the state is the downstream's field schema, "major.minor"; none is 1.0. See ADR 11.
+local SCHEMA = '1.0'
+
+-- unreadable ends the call, which has not changed anything yet, since a field of the downstream
+-- cannot be read. Twin: refusal.go.
+local function unreadable(field) error('UNREADABLE [' .. string.sub(field, 1, 100) .. ']', 0) end
+
+-- readable does so if the state is of another major version. Every script asks it.
+local function readable(schema)
+  if schema and schema ~= SCHEMA and not string.find(schema, '^1%.%d+$') then unreadable('schema=' .. schema) end
+end
+
 local function int(n) return string.format('%d', n) end
 
 local function clock()

@@ -15,11 +15,14 @@ local function crowd(ds, t, now)
     local names = n > 0 and call('ZRANGE', book, 0, most - 1) or {}
     for _, name in ipairs(names) do
       if name ~= t.name then
-        local values = call('HMGET', k_tenant(name), 'out', 'next', 'until', 'vt', 'p:rate', 'p:weight')
-        local events, period = string.match(values[5] or rule(ds, {}, 'p:rate'), '^(%d+)/(%d+)$')
-        list[#list + 1] = { like = n / #names, waiting = bucket(name), out = tonumber(values[1] or 0),
-          first = math.max(now, tonumber(values[2] or 0), tonumber(values[3] or 0)), step = period / events,
-          virtual = math.max(num(ds, 'vt'), tonumber(values[4] or 0)), weight = tonumber(values[6] or rule(ds, {}, 'p:weight')) }
+        local other = get(k_tenant(name), { 'out', 'next', 'until', 'vt', 'p:rate', 'p:weight' })
+        check_words(other, 'p:rate', is_rate)
+        if not other.parked then
+          local events, period = string.match(rule(ds, other, 'p:rate'), '^(%d+)/(%d+)$')
+          list[#list + 1] = { like = n / #names, waiting = bucket(name), out = num(other, 'out'),
+            first = math.max(now, num(other, 'next'), num(other, 'until')), step = period / events,
+            virtual = math.max(num(ds, 'vt'), num(other, 'vt')), weight = rule_number(ds, other, 'p:weight') }
+        end
       end
     end
   end
@@ -50,9 +53,10 @@ local function shared(ds, t, nth, own, first)
 end
 
 -- expected is when the nth of the jobs that wait in t's bucket starts; or 0, and why that cannot be
--- said: "paused" (without an end), "no_workers", or "in_flight" (it depends on how long other jobs
--- run).
+-- said: "parked", "paused" (without an end), "no_workers", or "in_flight" (it depends on how long
+-- other jobs run).
 local function expected(ds, t, nth, now)
+  if t.parked then return 0, 'parked' end
   local paused = math.max(num(t, 'until'), num(ds, 'until'))
   if paused >= FOREVER then return 0, 'paused' end
   if num(ds, 'alive') < now then return 0, 'no_workers' end

@@ -1,23 +1,50 @@
 -- hash: hashes as tables, and writes with Redis full.
 
--- include base log
+-- include base fields log
 
 -- allow_oom lets the writes that follow happen with maxmemory reached: Redis refuses only the first
 -- write of a script, and only if it may need memory. It is for what drains the queue; enqueue must
 -- not call it.
 local function allow_oom() call('DEL', PREFIX .. '-') end
 
+local LARGEST = 1e16 -- beyond all numbers that scripts write, and within what doubles count exactly
+-- Fields that are no numbers. Those of a policy are looked at in tenant.lua; of the others any value
+-- will do.
+local WORDS = { rid = true, ended = true, schema = true, refile = true, blocked = true, admit = true, log = true, busy = true, own_wait = true,
+  r = true, rate = true, unknown = true, ['p:rate'] = true, ['p:on_full'] = true }
+
+-- may_be_none tells whether a number that is less than 1 can be a field's value. Fields of a policy
+-- that have a default are 1 or more, except that max_wait may be for ever.
+local function may_be_none(field, n) return n > -LARGEST and (field == 'p:wait' or not fallback(field)) end
+
+-- illegible parks h, since nobody can say what its field should be: `parked` is "field=value" of the
+-- first such field. It then reads as if it were not set, and is not written.
+local function illegible(h, field, value)
+  h[field] = nil
+  h.illegible = h.illegible or {}
+  h.illegible[field] = true
+  h.parked = h.parked or field .. '=' .. string.sub(value, 1, 64)
+end
+
 -- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).
 local function get(key, fields)
   local values, h = call('HMGET', key, unpack(fields)), { key = key, dirty = {} }
   for i, field in ipairs(fields) do
-    if values[i] then h[field] = values[i] end
+    local value = values[i]
+    if value then
+      local n = tonumber(value)
+      if n and n < LARGEST and (n >= 1 or may_be_none(field, n)) or WORDS[field] then
+        h[field] = value
+      else
+        illegible(h, field, value)
+      end
+    end
   end
   return h
 end
 
 local function put(h, field, value)
-  if h[field] == value then return end
+  if h[field] == value or h.illegible and h.illegible[field] then return end
   h[field] = value
   h.dirty[field] = value
 end

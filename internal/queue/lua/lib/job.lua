@@ -25,31 +25,46 @@
 --   blamed     crashes that max_crashes bounds
 --   granted    its last start has a slot, and is not known to have begun: called_off takes it back,
 --              began counts it
+--   What newer versions of the same major add to a state are more such marks, behind a comma; what
+--   they add to a body's first line are more words at its end. Both are kept, and ignored.
 
 -- include tenant
 
+local function fresh(since)
+  return { state = 'w', releases = 0, attempts = 0, forgiven = 0, crashes = 0, token = '-', slot = 0, since = since, next = '-',
+    reason = '-', throttles = 0, suspect = 0, blamed = 0, error = '' }
+end
+
+-- state returns a job's state; nil if it has none. One that cannot be read has the state '?', which
+-- no job is in: whoever meets it in a book calls set_apart.
 local function state(name, id)
   local line = call('HGET', k_state(name), id)
   if not line then return nil end
   local letter, releases, attempts, forgiven, crashes, token, slot, since, next_job, reason, text =
-    string.match(line, '^(%a) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
-  if not letter then return nil end -- none of our scripts wrote that; one such line must not stop the whole downstream
+    string.match(line, '^([worczx]) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%S+) ?(.*)$')
+  if not letter then
+    local j = fresh(0)
+    j.state, j.reason, j.error = '?', 'unreadable', 'its state cannot be read: ' .. line
+    return j
+  end
   local j = { state = letter, releases = tonumber(releases), attempts = tonumber(attempts), forgiven = tonumber(forgiven),
     crashes = tonumber(crashes), token = token, slot = tonumber(slot), since = tonumber(since), next = next_job, reason = reason,
     throttles = 0, suspect = 0, blamed = 0, error = text }
   local word, more = string.match(reason, '^(.-),(.*)$')
   if word then
-    j.reason, j.throttles = word, tonumber(string.match(more, 'throttles=(%d+)') or 0)
-    j.suspect = tonumber(string.match(more, 'suspect=(%d+)') or 0)
-    j.blamed = tonumber(string.match(more, 'blamed=(%d+)') or 0)
-    j.granted = string.find(more, 'granted', 1, true) ~= nil
+    j.reason = word
+    for mark in string.gmatch(more, '[^,]+') do
+      local what, n = string.match(mark, '^(%a+)=(%d+)$')
+      if what == 'throttles' or what == 'suspect' or what == 'blamed' then
+        j[what] = tonumber(n)
+      elseif mark == 'granted' then
+        j.granted = true
+      else
+        j.marks = (j.marks or '') .. ',' .. mark
+      end
+    end
   end
   return j
-end
-
-local function fresh(since)
-  return { state = 'w', releases = 0, attempts = 0, forgiven = 0, crashes = 0, token = '-', slot = 0, since = since, next = '-',
-    reason = '-', throttles = 0, suspect = 0, blamed = 0, error = '' }
 end
 
 local function store(name, id, j)
@@ -58,13 +73,14 @@ local function store(name, id, j)
     if j[word] > 0 then reason = reason .. ',' .. word .. '=' .. int(j[word]) end
   end
   if j.granted then reason = reason .. ',granted' end
+  if j.marks then reason = reason .. j.marks end
   call('HSET', k_state(name), id, table.concat({ j.state, int(j.releases), int(j.attempts), int(j.forgiven), int(j.crashes),
     j.token, int(j.slot), int(j.since), j.next, reason, j.error }, ' '))
 end
 
 local function read_header(body)
   local since, max_wait, max_attempts, retention, timeout, digest =
-    string.match(body or '', '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)\n')
+    string.match(body or '', '^(%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+)[^\n]*\n')
   if not since then return { since = 0, max_wait = -1, max_attempts = 0, retention = 0, digest = '-' } end
   return { since = tonumber(since), max_wait = tonumber(max_wait), max_attempts = tonumber(max_attempts),
     retention = tonumber(retention), digest = digest }
@@ -78,8 +94,8 @@ local function count(ds, t, what)
     add(ds, what, 1)
     add(t, what, 1)
   else
-    call('HINCRBY', K_DS, what, 1)
-    call('HINCRBY', t.key, what, 1)
+    redis.pcall('HINCRBY', K_DS, what, 1) -- a count that is no number stops no job
+    redis.pcall('HINCRBY', t.key, what, 1)
   end
 end
 
@@ -117,7 +133,7 @@ end
 -- overdue tells whether a job that was never started has waited longer than it may.
 local function overdue(ds, t, header, now)
   local max_wait = header.max_wait ~= 0 and header.max_wait or rule_number(ds, t, 'p:wait')
-  return max_wait > 0 and now > header.since + max_wait * 1000
+  return not t.parked and max_wait > 0 and now > header.since + max_wait * 1000
 end
 
 -- to_front puts a job back into its bucket: ahead of all that were never out, and, among those that
@@ -135,7 +151,8 @@ local function pool_of(token) return string.match(token, '^[^.]*') end
 -- so it is right whether the pool itself was forgotten meanwhile or not.
 local function place(token, n)
   local pool = pool_of(token)
-  if call('HINCRBY', K_POOLS, pool .. ':n', n) <= 0 then call('HDEL', K_POOLS, pool .. ':n', pool .. ':x') end
+  local now = redis.pcall('HINCRBY', K_POOLS, pool .. ':n', n)
+  if type(now) ~= 'number' or now <= 0 then call('HDEL', K_POOLS, pool .. ':n', pool .. ':x') end -- compare counts anew what was no number
 end
 
 -- left takes a job off the books of what is in flight. With keep its place in its pool stays taken,
@@ -226,6 +243,25 @@ local function bury(ds, t, id, j, reason, text, now)
   end
 end
 
+-- set_apart takes a job whose state cannot be read out of all books, and makes it dead, reason
+-- `unreadable`: so it does not start again by itself, is listed with what was read of it, and can be
+-- requeued. An entry in the list of those that wait stays, and is passed over.
+local function set_apart(ds, t, id, j, now)
+  local name, member = t.name, t.name .. ' ' .. id
+  call('ZREM', k_back(name), id)
+  call('ZREM', k_later(name), id)
+  if call('ZREM', K_OUT, member) + call('ZREM', k_outs(name), id) > 0 then
+    add(t, 'out', -1)
+    add(ds, 'out', -1)
+  end
+  if call('ZREM', K_RUN, member) == 1 then
+    add(t, 'run', -1)
+    add(ds, 'run', -1)
+  end
+  j.since = read_header(call('HGET', k_jobs(name), id)).since
+  bury(ds, t, id, j, j.reason, j.error, now)
+end
+
 -- crashed handles a lease that ended: the job comes back to the front, or is dead if it was to
 -- blame for that too often. It is to blame if it was all that its pool ran, or the only suspect in
 -- flight; of several that ran beside each other each becomes a suspect, and nobody is to blame. The
@@ -233,7 +269,7 @@ end
 local function crashed(ds, t, id, j, now)
   local pool = pool_of(j.token)
   local n, lost = unpack(call('HMGET', K_POOLS, pool .. ':n', pool .. ':x'))
-  local beside = tonumber(n or 1) > 1
+  local beside = (tonumber(n) or 1) > 1
   if beside then call('HSET', K_POOLS, pool .. ':x', '1') end
   local blamed = j.suspect == 2 or not (beside or lost)
   log(ds, 'x', t.name, id, int(j.attempts), int(now - j.slot), blamed and 'blamed' or 'suspect')

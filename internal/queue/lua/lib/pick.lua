@@ -29,7 +29,7 @@ end
 -- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first
 -- start to the back. It does so once a script, whose clock stands still, so nothing more falls due.
 -- t.ripened says that all of them were moved.
-local function ripen(t, now)
+local function ripen(ds, t, now)
   if t.ripened ~= nil then return end
   local name = t.name
   local ids = call('ZRANGEBYSCORE', k_later(name), '-inf', int(now), 'LIMIT', 0, BATCH)
@@ -39,6 +39,8 @@ local function ripen(t, now)
     local j = state(name, id)
     if not j then
       call('RPUSH', k_wait(name), id)
+    elseif j.state == '?' then
+      set_apart(ds, t, id, j, now)
     elseif j.state == 'z' then -- else it is elsewhere, perhaps running: the books were wrong
       to_front(name, id, j)
     end
@@ -64,6 +66,8 @@ local function head(ds, t, now)
       else
         return id, j, body
       end
+    elseif body and j.state == '?' then
+      set_apart(ds, t, id, j, now)
     end
   end
 end
@@ -81,7 +85,7 @@ local function first_out(ds, t, now)
 end
 
 local function ripe(ds, t, now)
-  return num(t, 'until') <= now and busy(t) < rule_number(ds, t, 'p:cap')
+  return not t.parked and num(t, 'until') <= now and busy(t) < rule_number(ds, t, 'p:cap')
     and likely(t.timeline, num(t, 'out'), now, ds.grace) <= now + ds.lead
 end
 
@@ -97,7 +101,7 @@ local function pick(ds, cache, now, to_run)
     local name = call('ZRANGE', K_READY, 0, 0)[1]
     if not name then return nil end
     local t = load(ds, cache, name, now)
-    ripen(t, now)
+    ripen(ds, t, now)
     local id, j, body
     if not t.ripened then
       -- Nothing of it leaves before all that is due has come back, in order: another call goes on

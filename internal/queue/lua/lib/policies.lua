@@ -10,7 +10,7 @@ local function write_fields(key, from, to, now, whole)
   if whole then
     for _, field in ipairs(key == K_DS and { downstream_policy() } or { tenant_policy() }) do unset[field] = true end
   end
-  local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver') or 0))) } -- when it was set last; a tenant that has it was set
+  local set = { 'ver', int(math.max(now, tonumber(call('HGET', key, 'ver')) or 0)) } -- when it was set last; a tenant that has it was set
   for i = from, to, 2 do
     unset[ARGV[i]] = ARGV[i + 1] == '' or nil
     if ARGV[i + 1] ~= '' then
@@ -27,7 +27,7 @@ end
 local function write_downstream(from, to, now, whole)
   local logged = call('HGET', K_DS, 'log')
   write_fields(K_DS, from, to, now, whole)
-  local ds = downstream(now)
+  local ds = survey(now)
   save(ds)
   if ds.log and not logged then
     call('PERSIST', K_LOG)

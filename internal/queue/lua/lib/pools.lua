@@ -7,8 +7,8 @@ local function each_pool(look)
   local flat, values = call('HGETALL', K_POOLS), {}
   for i = 1, #flat, 2 do values[flat[i]] = flat[i + 1] end
   for pool, line in pairs(values) do
-    local n, deadline = string.match(line, '^(%d+) (%d+)$')
-    if n then look(pool, tonumber(n), tonumber(deadline), tonumber(values[pool .. ':n'] or 0)) end
+    local n, deadline = string.match(line, '^(%d+) (%d+)')
+    if n then look(pool, tonumber(n), tonumber(deadline), tonumber(values[pool .. ':n']) or 0) end
   end
 end
 

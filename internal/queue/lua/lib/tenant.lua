@@ -5,11 +5,12 @@
 local IDLE_TTL = 86400000 -- ms that the hash of an idle tenant without a policy of its own stays at least
 local FIRST = 10000000 -- µs that a timeline of which nothing is known, and all may be forgotten, waits at most after a restart
 local BEFORE_ALL = '-' -- no tenant is called so; see refile
+local PARKED = 1000000 -- µs after which a parked tenant is looked at again
 local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call, and no others: a table is made anew at each call, and costs
 -- what it holds.
-local DS_FIELDS = { 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
+local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
@@ -46,13 +47,29 @@ local function notice_restart(ds, now)
     put(ds, 'epoch', before and now or up and now - up * 1000000 or 0)
     ds.restarted = before
   end
-  if tonumber(ds.epoch) > now then put(ds, 'epoch', now) end -- the clock stepped back: without this every slot would wait for it
-  ds.epoch = tonumber(ds.epoch)
+  if num(ds, 'epoch') > now then put(ds, 'epoch', now) end -- the clock stepped back: without this every slot would wait for it
+  ds.epoch = num(ds, 'epoch')
   return lost, not before
 end
 
-local function downstream(now)
+-- check_words parks h if a field of its policy that is no number cannot be read.
+local function check_words(h, field, is_right)
+  local value = h[field]
+  if value and not is_right(value) then illegible(h, field, value) end
+end
+local function is_rate(v) return string.find(v, '^[1-9]%d*/[1-9]%d*$') end
+local function is_on_full(v) return v == 'reject' or v == 'drop-oldest' or v == 'block' end
+
+-- survey reads the downstream even if it is parked, for scripts that show it or set it right. Its
+-- tenants are then parked too.
+local function survey(now)
   local ds = get(K_DS, DS_FIELDS)
+  readable(ds.schema)
+  if not ds.schema then put(ds, 'schema', SCHEMA) end
+  check_words(ds, 'rate', function(v) return v == '' or is_rate(v) end)
+  check_words(ds, 'p:rate', is_rate)
+  check_words(ds, 'p:on_full', is_on_full)
+  check_words(ds, 'unknown', function(v) return v == 'defaults' or v == 'refuse' end)
   ds.tau, ds.lead = tonumber(ds.tau or fallback('tau')), tonumber(ds.lead or fallback('lead'))
   ds.lease, ds.crashes = tonumber(ds.lease or fallback('lease')), tonumber(ds.crashes or fallback('crashes'))
   ds.log = string.match(ds.log or '', '^[1-9]%d*$')
@@ -68,10 +85,24 @@ local function downstream(now)
   return ds
 end
 
+-- downstream reads the downstream. If it is parked that ends the call, before it changes anything.
+local function downstream(now)
+  local ds = survey(now)
+  if ds.parked then unreadable(ds.parked) end
+  return ds
+end
+
 -- tenant reads a tenant. fresh says whether its hash is missing; nil = look.
+--
+-- If it is parked (see illegible), nothing of it leaves, expires, is dropped or becomes dead, and
+-- nothing is accepted, until that field is set right; what was under way ends as ever. A colon
+-- before the field says that it is the downstream's.
 local function tenant(ds, name, now, fresh)
   local t = get(k_tenant(name), T_FIELDS)
   t.name = name
+  check_words(t, 'p:rate', is_rate)
+  check_words(t, 'p:on_full', is_on_full)
+  t.parked = t.parked or ds.parked and ':' .. ds.parked
   if not t.slot and num(t, 'seen') < ds.epoch and fresh == nil then fresh = call('EXISTS', t.key) == 0 end
   local rate = t['p:rate'] or ds['p:rate'] or fallback('p:rate')
   t.timeline = timeline(t, rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
@@ -91,7 +122,7 @@ end
 -- deadlines call it right after tenant().
 local function heal(ds, t, now)
   local back = num(ds, 'back') - num(t, 'back')
-  if back == 0 then return end
+  if back == 0 or t.parked then return end
   put(t, 'back', num(ds, 'back'))
   if num(t, 'until') > now and num(t, 'until') < FOREVER then put(t, 'until', num(t, 'until') - back) end
   local later = call('ZRANGE', k_later(t.name), 0, 999, 'WITHSCORES')
@@ -155,7 +186,9 @@ local function leaves(ds, t, now)
     end
   end
   if num(t, 'until') > now then at = at and math.max(at, num(t, 'until') + ds.lead) end
-  return at, waiting or later[1] ~= nil, turn
+  local waits = waiting or later[1] ~= nil
+  if t.parked then at = waits and now + PARKED or nil end
+  return at, waits, turn
 end
 
 -- settle files a tenant under the instant at which its head may leave, or takes it out of the books
@@ -163,16 +196,16 @@ end
 -- up for it.
 local function settle(ds, t, now)
   local name = t.name
-  if t.timeline.doubted then note(t, t.timeline) end
+  if t.timeline.doubted and not t.parked then note(t, t.timeline) end
   local at, waits, turn = leaves(ds, t, now)
   put(t, 'due', math.floor(turn)) -- this and by_time are what enqueue answers from in its common case
-  put(t, 'by_time', int(by_time(ds, t, now)))
+  put(t, 'by_time', t.parked and '0' or int(by_time(ds, t, now)))
   local is_busy = waits or busy(t) > 0
   if is_busy and not t.busy then
     put(t, 'busy', '1')
     call('PERSIST', t.key)
     call('ZADD', K_TENANTS, int(FOREVER), name)
-  elseif not is_busy and (t.busy or not t.ver) then
+  elseif not is_busy and not t.parked and (t.busy or not t.ver) then
     if t.busy then
       call('HDEL', t.key, 'busy', 'own_wait')
       t.busy, t.dirty.busy, t.own_wait, t.dirty.own_wait = nil, nil, nil, nil
