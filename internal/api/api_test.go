@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -298,6 +299,12 @@ func TestStoreAway(t *testing.T) {
 	url = serveOn(t, stub{outcome: shaper.Offered{Result: full}}, nil)
 	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`); a.status != 503 || a.header.Get("Retry-After") != "2" || a.fields["reason"] != "store_full" {
 		t.Errorf("store full: %d %v %s", a.status, a.header, a.body)
+	}
+	state := fmt.Errorf("enqueue: %w", &shaper.UnreadableError{Downstream: "d", Field: "schema", Value: "2.0", Err: away})
+	url = serveOn(t, stub{outcome: shaper.Offered{Err: state}}, nil)
+	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`); a.status != 503 || a.header.Get("Retry-After") != "1" || strings.Contains(a.body, "secret") ||
+		!strings.Contains(a.body, "downstream d was written by a Jobshaper of schema") {
+		t.Errorf("a newer state: %d %v %s", a.status, a.header, a.body)
 	}
 }
 

@@ -18,6 +18,7 @@ func problemOf(err error) problem.Problem {
 		field *shaper.FieldError
 		text  *wire.Error
 		alone *shaper.UnconfirmedError
+		state *shaper.UnreadableError
 	)
 	p := problem.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 	switch {
@@ -39,6 +40,8 @@ func problemOf(err error) problem.Problem {
 		p.Detail = told.Error()
 	case errors.Is(err, errSpared):
 		p.Status = http.StatusServiceUnavailable
+	case errors.As(err, &state):
+		p.Status, p.Detail = http.StatusServiceUnavailable, state.Error()
 	case errors.Is(err, shaper.ErrStore):
 		p.Status = http.StatusServiceUnavailable
 		p.Detail = "the store does not answer; whether the job was accepted is unknown: offer it again under the same id"

@@ -321,3 +321,73 @@ func TestPoliciesOutliveTheStore(t *testing.T) {
 	}
 	d.end()
 }
+
+// said is a log that calls a function for each line.
+type said func(line string)
+
+func (f said) Write(b []byte) (int, error) {
+	f(string(b))
+	return len(b), nil
+}
+
+// A daemon that meets the state of a newer version, when it starts or later, says so and waits, as
+// for a Redis that is away: producers are refused with words, and nothing is lost.
+func TestWaitsWhileTheStateIsNewer(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client()
+	version := func(v string) {
+		if err := rdb.HSet(context.WithoutCancel(t.Context()), "shaper:{d}:d", "schema", v).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+	ran, waits, fails := make(chan string, 10), make(chan string, 10), make(chan string, 10)
+	cfg := testConfig(func(_ context.Context, task *asynq.Task) error { ran <- string(task.Payload()); return nil })
+	cfg.Redis = server.URL()
+	cfg.Log = slog.New(slog.NewTextHandler(said(func(line string) {
+		switch {
+		case strings.Contains(line, "waits until it can"):
+			waits <- line
+			version("1.0")
+		case strings.Contains(line, "release failed"):
+			fails <- line
+		}
+	}), nil))
+	words := `downstream d was written by a Jobshaper of schema \"2.3\", and this one reads schema 1: upgrade it`
+	hear := func(lines chan string) {
+		t.Helper()
+		select {
+		case line := <-lines:
+			if !strings.Contains(strings.ReplaceAll(line, `\\`, `\`), words) {
+				t.Errorf("said %s", line)
+			}
+		case <-time.After(patience):
+			t.Fatal("said nothing")
+		}
+	}
+	version("2.3")
+	d := begin(t, cfg)
+	hear(waits)
+	version("2.3")
+	hear(fails)
+	if status, text := d.ask("POST", jobsPath, `{"type":"x"}`); status != 503 || !strings.Contains(text, words) {
+		t.Errorf("offer: %d %s", status, text)
+	}
+	version("1.0")
+	for _, payload := range []string{"one", "two"} {
+		if status, text := d.ask("POST", jobsPath, `{"type":"x","payload":"`+payload+`"}`); status != 202 {
+			t.Fatalf("offer: %d %s", status, text)
+		}
+		select {
+		case got := <-ran:
+			if got != payload {
+				t.Errorf("ran with %q, want %q", got, payload)
+			}
+		case <-time.After(patience):
+			t.Fatal("never ran")
+		}
+	}
+	if len(waits)+len(fails) > 0 {
+		t.Error("said it more than once")
+	}
+	d.end()
+}

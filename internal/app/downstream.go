@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jobshaper/jobshaper"
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/config"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -29,7 +32,18 @@ func (d *daemon) startDownstream(ctx context.Context, ds config.Downstream) erro
 		return fmt.Errorf("downstream %s: %w", ds.Name, err)
 	}
 	d.queues = append(d.queues, q)
-	return q.Start(ctx)
+	for told := false; ; told = true {
+		var unreadable *shaper.UnreadableError
+		if err := q.Start(ctx); !errors.As(err, &unreadable) {
+			return err
+		}
+		if !told {
+			d.log.Error("this daemon cannot serve the downstream, and waits until it can", "downstream", ds.Name, "err", unreadable)
+		}
+		if !again.Sleep(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
 }
 
 // poolSize is how many connections to Redis the daemon may need at once: one for each place, and

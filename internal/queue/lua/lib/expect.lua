@@ -16,7 +16,7 @@ local function crowd(ds, t, now)
     for _, name in ipairs(names) do
       if name ~= t.name then
         local other = get(k_tenant(name), { 'out', 'next', 'until', 'vt', 'p:rate', 'p:weight' })
-        check_words(other, 'p:rate', is_rate)
+        check_words(other)
         if not other.parked then
           local events, period = string.match(rule(ds, other, 'p:rate'), '^(%d+)/(%d+)$')
           list[#list + 1] = { like = n / #names, waiting = bucket(name), out = num(other, 'out'),

@@ -52,13 +52,14 @@ local function notice_restart(ds, now)
   return lost, not before
 end
 
--- check_words parks h if a field of its policy that is no number cannot be read.
-local function check_words(h, field, is_right)
-  local value = h[field]
-  if value and not is_right(value) then illegible(h, field, value) end
-end
 local function is_rate(v) return string.find(v, '^[1-9]%d*/[1-9]%d*$') end
-local function is_on_full(v) return v == 'reject' or v == 'drop-oldest' or v == 'block' end
+
+-- check_words parks h if a field of a tenant's policy that is no number cannot be read.
+local function check_words(h)
+  local rate, full = h['p:rate'], h['p:on_full']
+  if rate and not is_rate(rate) then illegible(h, 'p:rate', rate) end
+  if full and full ~= 'reject' and full ~= 'drop-oldest' and full ~= 'block' then illegible(h, 'p:on_full', full) end
+end
 
 -- survey reads the downstream even if it is parked, for scripts that show it or set it right. Its
 -- tenants are then parked too.
@@ -66,10 +67,9 @@ local function survey(now)
   local ds = get(K_DS, DS_FIELDS)
   readable(ds.schema)
   if not ds.schema then put(ds, 'schema', SCHEMA) end
-  check_words(ds, 'rate', function(v) return v == '' or is_rate(v) end)
-  check_words(ds, 'p:rate', is_rate)
-  check_words(ds, 'p:on_full', is_on_full)
-  check_words(ds, 'unknown', function(v) return v == 'defaults' or v == 'refuse' end)
+  check_words(ds)
+  if ds.rate and ds.rate ~= '' and not is_rate(ds.rate) then illegible(ds, 'rate', ds.rate) end
+  if ds.unknown and ds.unknown ~= 'defaults' and ds.unknown ~= 'refuse' then illegible(ds, 'unknown', ds.unknown) end
   ds.tau, ds.lead = tonumber(ds.tau or fallback('tau')), tonumber(ds.lead or fallback('lead'))
   ds.lease, ds.crashes = tonumber(ds.lease or fallback('lease')), tonumber(ds.crashes or fallback('crashes'))
   ds.log = string.match(ds.log or '', '^[1-9]%d*$')
@@ -100,8 +100,7 @@ end
 local function tenant(ds, name, now, fresh)
   local t = get(k_tenant(name), T_FIELDS)
   t.name = name
-  check_words(t, 'p:rate', is_rate)
-  check_words(t, 'p:on_full', is_on_full)
+  check_words(t)
   t.parked = t.parked or ds.parked and ':' .. ds.parked
   if not t.slot and num(t, 'seen') < ds.epoch and fresh == nil then fresh = call('EXISTS', t.key) == 0 end
   local rate = t['p:rate'] or ds['p:rate'] or fallback('p:rate')
