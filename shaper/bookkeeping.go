@@ -3,6 +3,7 @@ package shaper
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/jobshaper/jobshaper/internal/again"
@@ -47,9 +48,13 @@ func (s *Scheduler) keepBooks(ctx context.Context) {
 
 func (s *Scheduler) tell(faults []BookFault) {
 	for _, f := range faults {
+		if f.parked() {
+			s.opts.Logger.Warn(bookFaults[f.Kind].wrong, "count", f.Count, "one", f.Example())
+			continue
+		}
 		s.opts.Logger.Warn("the books were wrong: "+bookFaults[f.Kind].wrong, "kind", f.Kind, "count", f.Count, "one", f.Example(), "now", f.Mended())
 	}
-	if s.opts.OnMended != nil && len(faults) > 0 {
+	if faults = slices.DeleteFunc(faults, BookFault.parked); s.opts.OnMended != nil && len(faults) > 0 {
 		s.opts.OnMended(faults)
 	}
 }

@@ -41,7 +41,7 @@ var bookFaults = map[string]struct{ wrong, mended string }{
 	"count":   {"wrong count of jobs in flight", "counted anew"},
 	"places":  {"wrong count of a pool's running jobs", "counted anew"},
 	"filed":   {"tenant with something to start, at which no scheduler would have looked in time", "filed"},
-	"parked":  {"tenant parked, since a field of it cannot be read", "stays parked until that field is set right"},
+	"parked":  {"tenant parked, since a field of it cannot be read", "parked until that field is set right"},
 	"index":   {"tenant taken for idle while it was busy, or the other way round", "indexed"},
 }
 
@@ -53,6 +53,9 @@ func (f BookFault) String() string {
 // Mended says what became of it by mending.
 func (f BookFault) Mended() string { return bookFaults[f.Kind].mended }
 
+// parked reports whether f is no fault of the books, and nothing mends it: see Admin.Tenant.
+func (f BookFault) parked() bool { return f.Kind == "parked" }
+
 // Example names one of them.
 func (f BookFault) Example() string {
 	return strings.TrimSpace(cmp.Or(f.Tenant, "the downstream") + " " + f.Of)
@@ -62,7 +65,11 @@ func (f BookFault) Example() string {
 // mend it puts that right. A worker keeps a job that the books had lost, and no job starts twice or
 // earlier because of it. Jobs may come and go meanwhile.
 func (a *Admin) Books(ctx context.Context, mend bool) ([]BookFault, error) {
-	return (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
+	faults, err := (&bookkeeper{q: a.q, mend: mend, all: true}).pass(ctx, time.Time{})
+	if mend {
+		faults = slices.DeleteFunc(faults, BookFault.parked)
+	}
+	return faults, err
 }
 
 // bookkeeper compares the books, and mends what differs. Its scripts handle at most a batch; all

@@ -228,3 +228,69 @@ func TestUnreadableDownstream(t *testing.T) {
 		}
 	}
 }
+
+// Fields that nothing depends on park nobody: with any value in them all goes on, and no job is
+// lost.
+func TestUnreadableRest(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Open(t)
+	for key, fields := range map[string][]string{
+		"d":     {"ver", "rid", "ended", "refile", "blocked", "log", "config_gen", "accepted", "failed", "dead", "lost_tickets"},
+		"t:a":   {"accepted", "failed", "dead", "busy", "own_wait", "r", "due"},
+		"pools": {"p", "p:n", "gone", "gone:n"},
+	} {
+		for _, field := range fields {
+			for _, value := range garbage {
+				w := newWorld(t, rdb)
+				ctx := t.Context()
+				w.set("a", Policy{Depth: 20, MaxAttempts: 1})
+				w.pool("p", 4)
+				w.offers("a", 4)
+				g := w.start()
+				w.must(rdb.HSet(ctx, w.q.Prefix+key, field, value).Err())
+				name := fmt.Sprintf("%s %s=%q", key, field, value)
+				w.finish(g, queue.Finish{Ending: queue.EndError})
+				for i := range 4 {
+					w.offer(Spec{Tenant: "a", ID: fmt.Sprint("n", i)})
+				}
+				if _, err := w.admin.Apply(ctx, DownstreamPolicy{MaxInFlight: 5}, map[string]Policy{"a": {Depth: 30, MaxAttempts: 1}}); err != nil {
+					t.Errorf("%s: apply: %v", name, err)
+				}
+				if _, err := w.admin.Stats(ctx, true); err != nil {
+					t.Errorf("%s: stats: %v", name, err)
+				}
+				w.runs(4 * second)
+				_, err := w.admin.Books(ctx, true)
+				w.must(err)
+				w.runs(4 * second)
+				if left := w.bodies("a"); len(left) != 1 || w.job("a", left[0]).State != StateDead {
+					t.Errorf("%s: left %v, want the dead one", name, left)
+				}
+			}
+		}
+	}
+}
+
+// An admission rule that cannot be read refuses offers, and holds up nothing that waits.
+func TestUnreadableAdmission(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Open(t)
+	admit := rules(t, "fixed_window 100/d", "token_bucket 100/s")
+	for _, value := range []string{"burn", "a\ttenant\ttext\tno-such\t1", "a\ttenant\ttext\ttoken-bucket\tten"} {
+		w := newWorld(t, rdb)
+		w.setDownstream(DownstreamPolicy{Admit: admit})
+		w.pool("p", 4)
+		w.offers("a", 3)
+		w.must(rdb.HSet(t.Context(), w.q.DownstreamKey(), "admit", value).Err())
+		var unreadable *UnreadableError
+		if _, err := w.client.Offer(t.Context(), Spec{Tenant: "a", Type: "x"}); !errors.As(err, &unreadable) || unreadable.Field != "admit" || unreadable.Value != value {
+			t.Errorf("%q: %v", value, err)
+		}
+		w.runs(2 * second)
+		if left := w.bodies("a"); len(left) > 0 {
+			t.Errorf("%q: %v have not started", value, left)
+		}
+		w.setDownstream(DownstreamPolicy{Admit: admit})
+		w.offers("b", 3)
+	}
+}

@@ -161,14 +161,23 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 		return nil
 	}
 	if repair {
-		if err := tell(faults, "mended", "", &all.Mended); err != nil || len(faults) == 0 {
+		if err := tell(faults, "mended", "", &all.Mended); err != nil {
 			return err
 		}
 		if faults, err = admin.Books(c.Context, false); err != nil {
 			return err
 		}
 	}
-	return tell(faults, "books", "shaper doctor --repair --downstream "+downstream, &all.Books)
+	for _, f := range faults {
+		fix := "shaper doctor --repair --downstream " + downstream
+		if f.Kind == "parked" {
+			fix = "set that field, as with shaper tenants set"
+		}
+		if err := tell([]shaper.BookFault{f}, "books", fix, &all.Books); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // String is what the last line says about the store.
