@@ -144,6 +144,42 @@ func TestUnreadableTenant(t *testing.T) {
 	}
 }
 
+// A parked tenant goes on by itself once the field is right again, and at once where its policy is
+// set.
+func TestParkedGoesOn(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Open(t)
+	for _, byHand := range []bool{true, false} {
+		w := newWorld(t, rdb)
+		w.set("a", Policy{Rate: rate(1000, time.Second), Weight: 3})
+		w.pool("p", 8)
+		w.offers("a", 3)
+		w.must(rdb.HSet(t.Context(), w.q.TenantKey("a"), "p:weight", "1/2").Err())
+		if started := w.runs(5 * second); len(started) > 0 {
+			t.Fatalf("parked, and started %v", started)
+		}
+		if byHand {
+			w.must(rdb.HSet(t.Context(), w.q.TenantKey("a"), "p:weight", "3").Err())
+			w.pass(second)
+		} else {
+			w.set("a", Policy{Weight: 3})
+		}
+		tickets, _, _ := w.release(10)
+		if len(tickets) == 0 {
+			t.Errorf("by hand %v: set right, and nothing leaves", byHand)
+		}
+		for _, k := range tickets {
+			if g, _ := w.enter(k, "p"); g != nil {
+				w.finish(g, queue.Finish{Ending: queue.EndOK})
+			}
+		}
+		w.runs(5 * second)
+		if left := w.bodies("a"); len(left) > 0 {
+			t.Errorf("by hand %v: %v have not started", byHand, left)
+		}
+	}
+}
+
 // A field of the downstream that cannot be read parks the downstream: every call says which it is,
 // and changes nothing, until it is set right.
 func TestUnreadableDownstream(t *testing.T) {

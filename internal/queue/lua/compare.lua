@@ -14,8 +14,8 @@
 --   places  a pool's count of running jobs differed; what is the pool
 --   filed   the tenant could send something, and was not filed for it, or much too late
 --   index   the tenant was not indexed as what it is, busy or idle
---   parked  the tenant is parked, see tenant.lua; what is the field. Only whoever knows what it should
---           be can set it right; counts of jobs in flight are counted anew
+--   parked  the tenant is parked, see tenant.lua; what is the field. Only who knows what it should be
+--           can set it right; but counts of jobs in flight are counted anew
 --
 -- Cost: O(tenants + jobs in flight) while the latter are at most TALLY; a tenant that differs costs
 -- about as much as an enqueue.

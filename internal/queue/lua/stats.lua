@@ -5,8 +5,8 @@
 --
 -- Returns {now, then for each tenant {name, waiting, later, dead, since of its head (µs, 0 = none),
 -- when the next job to leave its bucket starts (µs, 0 = cannot be said), why that cannot be said
--- (expect.lua), {its hash, field, value …}, why it is parked (tenant.lua), or ""}}; a tenant that was
--- never seen is left out
+-- (expect.lua), {its hash, field, value …}, why it is parked (tenant.lua), or ""}}; a tenant that
+-- was never seen is left out
 --
 -- Cost: O(tenants asked for).
 
