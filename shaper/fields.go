@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jobshaper/jobshaper/internal/queue"
@@ -54,10 +55,11 @@ func (p DownstreamPolicy) WithDefaults() DownstreamPolicy {
 // From here on the scripts can be made: see queue.Define.
 func init() { queue.Define(luaFields()) }
 
-// luaFields is what the scripts know of policies: what applies where a field was set nowhere, and
-// the names of a tenant's and a downstream's fields, as values for a table or a call. It is made
-// from the tables alone, so it is constant. It consists of functions, since every call of a script
-// would make a table anew.
+// luaFields is what the scripts know of policies: what applies where a field was set nowhere, the
+// names of a tenant's and a downstream's fields, as values for a table or a call, and which of them
+// are no numbers, with a function that calls illegible(h, field, value) for those that cannot be
+// read. It is made from the tables alone, so it is constant. It consists of functions where it can,
+// since every call of a script would make a table anew.
 func luaFields() string {
 	var b strings.Builder
 	list := func(function string, fields []string) {
@@ -77,5 +79,16 @@ func luaFields() string {
 	b.WriteString("end\n")
 	list("tenant_policy", policyFields(Policy{}))
 	list("downstream_policy", all)
+
+	words, checks := "", ""
+	for _, v := range slices.Concat(policyTable.Of(&Policy{}), downstreamTable.Of(&DownstreamPolicy{})) {
+		if test := v.Lua(); test != "" {
+			words += fmt.Sprintf(" ['%s'] = true,", v.Key)
+			checks += fmt.Sprintf("  v = h['%s']\n  if v and not (%s) then illegible(h, '%[1]s', v) end\n", v.Key, test)
+		}
+	}
+	b.WriteString("local function is_rate(v) return string.find(v, '^[1-9]%d*/[1-9]%d*$') end\n") // as setting.KeepRate keeps it
+	fmt.Fprintf(&b, "local POLICY_WORDS = {%s }\n", words)
+	fmt.Fprintf(&b, "local function policy_words(h, illegible)\n  local v\n%send\n", checks)
 	return b.String()
 }

@@ -29,7 +29,7 @@ func TestScriptsHaveCrashPoints(t *testing.T) {
 // TestMain defines the scripts. What they know of policies comes from package shaper, whose tests
 // run them with it; here a stand-in defines the same names.
 func TestMain(m *testing.M) {
-	Define("local function fallback(field) end\nlocal function tenant_policy() end\nlocal function downstream_policy() end\n")
+	Define("local function fallback(field) end\nlocal function tenant_policy() end\nlocal function downstream_policy() end\nlocal function is_rate() end\nlocal POLICY_WORDS = {}\nlocal function policy_words() end\n")
 	os.Exit(m.Run())
 }
 

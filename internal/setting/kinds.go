@@ -19,6 +19,7 @@ type kind[T comparable] struct {
 	span   string // see value.Range
 	want   string // what Check returns; empty = the same as span
 	form   string // see value.Form
+	lua    string // see value.Lua
 	fits   func(T) bool
 	parse  func(string) (v T, want string)
 	text   func(T) string
@@ -43,6 +44,7 @@ func (b bound[T]) IsSet() bool   { return *b.p != *new(T) }
 func (b bound[T]) Text() string  { return b.k.text(*b.p) }
 func (b bound[T]) Range() string { return b.k.span }
 func (b bound[T]) Form() string  { return b.k.form }
+func (b bound[T]) Lua() string   { return b.k.lua }
 
 func (b bound[T]) Parse(text string) string {
 	v, want := b.k.parse(text)
@@ -77,8 +79,12 @@ func (b bound[T]) recall(s [2]string) { *b.p = b.k.recall(s) }
 // Rate is a rate; buckets.Rate says what it may be. def is zero where there is no default.
 func Rate[S any](name, key, meaning string, at func(*S) *buckets.Rate, def buckets.Rate) Row[S] {
 	const want = "events per duration, at least 1, such as 10/s, 600/m or 1/90s (to stop a queue, pause it)"
+	lua := "is_rate(v)"
+	if def.IsZero() {
+		lua = "v == '' or is_rate(v)"
+	}
 	return row(name, key, meaning, at, kind[buckets.Rate]{
-		def: def, want: want, form: "`RATE` such as 10/s, 600/m or 1/90s",
+		def: def, want: want, form: "`RATE` such as 10/s, 600/m or 1/90s", lua: lua,
 		fits: func(r buckets.Rate) bool { return r.Validate() == nil },
 		parse: func(s string) (buckets.Rate, string) {
 			r, err := buckets.ParseRate(s)
@@ -147,7 +153,7 @@ func whole[S any](name, key, meaning string, at func(*S) *int, least, most, def 
 func Word[S any, T ~string](name, key, meaning string, at func(*S) *T, words ...T) Row[S] {
 	span := Or(words)
 	return row(name, key, meaning, at, kind[T]{
-		def: words[0], span: span, form: "`WORD`, " + span,
+		def: words[0], span: span, form: "`WORD`, " + span, lua: oneOf(words),
 		fits: func(w T) bool { return slices.Contains(words, w) },
 		parse: func(s string) (T, string) {
 			if s == "" {
@@ -159,6 +165,15 @@ func Word[S any, T ~string](name, key, meaning string, at func(*S) *T, words ...
 		keep:   func(w T) [2]string { return [2]string{string(w)} },
 		recall: func(s [2]string) T { return T(s[0]) },
 	})
+}
+
+// oneOf tells in Lua whether v is one of the words.
+func oneOf[T ~string](words []T) string {
+	var all []string
+	for _, w := range words {
+		all = append(all, fmt.Sprintf("v == '%s'", w))
+	}
+	return strings.Join(all, " or ")
 }
 
 // Or lists words for a reader: "a, b or c".

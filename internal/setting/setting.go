@@ -115,6 +115,9 @@ type value interface {
 	Check() (want string)
 	// Text is what Parse reads.
 	Text() string
+	// Lua is an expression that tells a script whether v, which Redis keeps, can be read. It is empty
+	// where that is a number.
+	Lua() string
 	// Range says what may be set: "1 to 1000". It is empty where Form says everything.
 	Range() string
 	// Default is the text of what applies where nothing is set, or "none"; empty where Range says

@@ -8,10 +8,10 @@
 local function allow_oom() call('DEL', PREFIX .. '-') end
 
 local LARGEST = 1e16 -- beyond all numbers that scripts write, and within what doubles count exactly
--- Fields that are no numbers. Those of a policy are looked at in tenant.lua; of the others any value
--- will do.
+-- Fields that are no numbers, besides those of a policy, which check_words looks at; of these any
+-- value will do.
 local WORDS = { rid = true, ended = true, schema = true, refile = true, blocked = true, admit = true, log = true, busy = true, own_wait = true,
-  r = true, rate = true, unknown = true, ['p:rate'] = true, ['p:on_full'] = true }
+  r = true }
 
 -- may_be_none tells whether a number that is less than 1 can be a field's value. Fields of a policy
 -- that have a default are 1 or more, except that max_wait may be for ever.
@@ -26,6 +26,9 @@ local function illegible(h, field, value)
   h.parked = h.parked or field .. '=' .. string.sub(value, 1, 64)
 end
 
+-- check_words parks h if a field of its policy that is no number cannot be read.
+local function check_words(h) policy_words(h, illegible) end
+
 -- A hash that is read once and written once: get(key, fields) … put(h, field, value) … save(h).
 local function get(key, fields)
   local values, h = call('HMGET', key, unpack(fields)), { key = key, dirty = {} }
@@ -33,7 +36,7 @@ local function get(key, fields)
     local value = values[i]
     if value then
       local n = tonumber(value)
-      if n and n < LARGEST and (n >= 1 or may_be_none(field, n)) or WORDS[field] then
+      if n and n < LARGEST and (n >= 1 or may_be_none(field, n)) or WORDS[field] or POLICY_WORDS[field] then
         h[field] = value
       else
         illegible(h, field, value)

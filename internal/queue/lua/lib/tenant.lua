@@ -52,15 +52,6 @@ local function notice_restart(ds, now)
   return lost, not before
 end
 
-local function is_rate(v) return string.find(v, '^[1-9]%d*/[1-9]%d*$') end
-
--- check_words parks h if a field of a tenant's policy that is no number cannot be read.
-local function check_words(h)
-  local rate, full = h['p:rate'], h['p:on_full']
-  if rate and not is_rate(rate) then illegible(h, 'p:rate', rate) end
-  if full and full ~= 'reject' and full ~= 'drop-oldest' and full ~= 'block' then illegible(h, 'p:on_full', full) end
-end
-
 -- survey reads the downstream even if it is parked, for scripts that show it or set it right. Its
 -- tenants are then parked too.
 local function survey(now)
@@ -68,8 +59,6 @@ local function survey(now)
   readable(ds.schema)
   if not ds.schema then put(ds, 'schema', SCHEMA) end
   check_words(ds)
-  if ds.rate and ds.rate ~= '' and not is_rate(ds.rate) then illegible(ds, 'rate', ds.rate) end
-  if ds.unknown and ds.unknown ~= 'defaults' and ds.unknown ~= 'refuse' then illegible(ds, 'unknown', ds.unknown) end
   ds.tau, ds.lead = tonumber(ds.tau or fallback('tau')), tonumber(ds.lead or fallback('lead'))
   ds.lease, ds.crashes = tonumber(ds.lease or fallback('lease')), tonumber(ds.crashes or fallback('crashes'))
   ds.log = string.match(ds.log or '', '^[1-9]%d*$')
