@@ -37,8 +37,8 @@ const (
 	schema      = "1" // the major version. Twin: readable in lua/lib/base.lua
 )
 
-// unreadable is how the scripts say it: see lua/lib/base.lua.
-var unreadable = regexp.MustCompile(`(?s)UNREADABLE \[([^=]*)=(.*)\]`)
+// unreadable is how the scripts say it: see lua/lib/base.lua. Servers add a place or a trace to it.
+var unreadable = regexp.MustCompile(`(?s)UNREADABLE \[\[([^=]*)=(.*?)\]\]`)
 
 // refused returns the *UnreadableError that a script's error stands for; nil if it is another one.
 func (q Queue) refused(err error) error {

@@ -55,7 +55,7 @@ local SCHEMA = '1.0'
 
 -- unreadable ends the call, which has not changed anything yet, since a field of the downstream
 -- cannot be read. Twin: refusal.go.
-local function unreadable(field) error('UNREADABLE [' .. string.sub(field, 1, 100) .. ']', 0) end
+local function unreadable(field) error('UNREADABLE [[' .. string.sub(field, 1, 100) .. ']]', 0) end
 
 -- readable does so if the state is of another major version. Every script asks it.
 local function readable(schema)
