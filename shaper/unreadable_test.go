@@ -180,6 +180,20 @@ func TestParkedGoesOn(t *testing.T) {
 	}
 }
 
+// After many years at a high rate nothing is parked: virtual times are the largest numbers.
+func TestOldIsNotUnreadable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 8)
+	w.offers("a", 3)
+	const vt = 1_000_000_000 * 50 * 365 * 86400
+	w.must(w.rdb.HSet(t.Context(), w.q.DownstreamKey(), "vt", vt).Err())
+	w.must(w.rdb.HSet(t.Context(), w.q.TenantKey("a"), "vt", vt).Err())
+	if started := w.runs(5 * second); len(started) != 3 {
+		t.Errorf("started %v, want all three", started)
+	}
+}
+
 // A field of the downstream that cannot be read parks the downstream: every call says which it is,
 // and changes nothing, until it is set right.
 func TestUnreadableDownstream(t *testing.T) {

@@ -7,7 +7,7 @@
 -- not call it.
 local function allow_oom() call('DEL', PREFIX .. '-') end
 
-local LARGEST = 1e16 -- beyond all numbers that scripts write, and within what doubles count exactly
+local LARGEST = 9e18 -- within what int prints; a virtual time grows by 1e9 a second at 1000/s
 -- Fields that are no numbers, besides those of a policy, which check_words looks at; of these any
 -- value will do.
 local WORDS = { rid = true, ended = true, schema = true, refile = true, blocked = true, admit = true, log = true, busy = true, own_wait = true,
