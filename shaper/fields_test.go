@@ -116,6 +116,8 @@ func sample(t *testing.T, rows []setting.Value, other bool) {
 			*p = Backoff{time.Duration(n) * time.Second, time.Duration(n+1) * time.Second}
 		case *OnFull:
 			*p = map[bool]OnFull{false: Block, true: DropOldest}[other]
+		case *Spacing:
+			*p = map[bool]Spacing{false: SharedSpacing, true: StrictSpacing}[other]
 		case *UnknownTenants:
 			*p = map[bool]UnknownTenants{false: RefuseUnknown, true: UseDefaults}[other]
 		default:
@@ -163,11 +165,14 @@ func TestEachFieldRoundTrips(t *testing.T) {
 }
 
 // What is made from the policies' tables, and becomes part of scripts, is constant: lists of their
-// fields, and defaults.
+// fields, defaults, and what can be read.
 func TestOnlyTablesAreWrittenIntoScripts(t *testing.T) {
 	const word = `'[a-z_:]+'`
 	line := regexp.MustCompile(`^(local function (fallback\(field\)|\w+_policy\(\) return ` + word + `(, ` + word + `)* end)|` +
-		`  if field == ` + word + ` then return '[\w/-]+' end|end|)$`)
+		`  if field == ` + word + ` then return '[\w/-]+' end|end|` +
+		`local function is_rate\(v\) return string\.find\(v, '\^\[1-9]%d\*/\[1-9]%d\*\$'\) end|` +
+		`local POLICY_WORDS = \{( \[` + word + `] = true,)+ }|local function policy_words\(h, illegible\)|  local v|  v = h\[` + word + `]|` +
+		`  if v and not \((v == '[\w-]*'|is_rate\(v\)| or )+\) then illegible\(h, ` + word + `, v\) end|)$`)
 	for l := range strings.SplitSeq(luaFields(), "\n") {
 		if !line.MatchString(l) {
 			t.Errorf("%q is written into scripts", l)
