@@ -116,6 +116,25 @@ func TestDeadlinesSetAfterAStepStand(t *testing.T) {
 	}
 }
 
+// Whoever is the first to see the step, what waits is brought nearer once.
+func TestMendingAfterAStep(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.pool("p", 4)
+	w.offers("a", 1)
+	w.finish(w.start(), queue.Finish{Ending: queue.EndError, Delay: 2 * time.Hour})
+	w.release(0)
+	w.pass(-hour)
+	due := w.now + 2*hour
+	for range 2 {
+		_, err := w.admin.Books(t.Context(), true)
+		w.must(err)
+	}
+	w.release(0)
+	if j := w.job("a", "a1"); j.Due.UnixMicro() != due {
+		t.Errorf("the backoff ends %d µs early", due-j.Due.UnixMicro())
+	}
+}
+
 // A pool that vanished before the step is not taken for a live one after it.
 func TestPoolsDieAfterAStep(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))

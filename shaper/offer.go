@@ -193,10 +193,11 @@ func offeredState(s string) State {
 }
 
 // Of the jobs that are offered together, those of a tenant share calls of the enqueue script, and
-// several calls share a round trip. A call is bounded, since a script should not keep Redis from
-// others for longer than a few ms.
+// calls for several tenants share a round trip. A call is bounded, since a script should not keep
+// Redis from others for longer than a few ms. It may leave jobs to the next one, so the next one for
+// its tenant goes out only when it was answered: jobs of a tenant are accepted in order.
 const (
-	offerBatch = 100       // jobs in a call
+	offerBatch = 200       // jobs in a call
 	offerBytes = 256 << 10 // payload in a call, about
 	offerCalls = 8         // calls in a round trip
 )
@@ -210,8 +211,8 @@ type offering struct {
 
 // offerCall is one call of the enqueue script.
 type offerCall struct {
+	tenant string
 	args   []any
-	bytes  int
 	jobs   []int // among the offerings
 	cmd    *redis.Cmd
 	waited *redis.IntCmd // how many replicas have what it wrote; nil if they are not asked
@@ -219,29 +220,47 @@ type offerCall struct {
 
 // offerAll offers jobs, and returns an Offered for each, in order.
 func (c *Client) offerAll(ctx context.Context, jobs []*offering) []Offered {
-	var calls []*offerCall
-	last := map[string]*offerCall{} // by tenant
+	var tenants []string
+	left := map[string][]int{} // by tenant, the jobs that were not answered
 	for i, o := range jobs {
-		k := last[o.spec.Tenant]
-		if k == nil || len(k.jobs) == offerBatch || k.bytes > offerBytes {
-			k = &offerCall{args: []any{o.spec.Tenant}}
-			last[o.spec.Tenant] = k
-			calls = append(calls, k)
+		if left[o.spec.Tenant] == nil {
+			tenants = append(tenants, o.spec.Tenant)
 		}
-		k.args = append(k.args, o.args...)
-		k.bytes += len(o.spec.Payload)
-		k.jobs = append(k.jobs, i)
+		left[o.spec.Tenant] = append(left[o.spec.Tenant], i)
 	}
 	out := make([]Offered, len(jobs))
-	for len(calls) > 0 {
-		n := min(len(calls), offerCalls)
-		c.send(ctx, calls[:n], jobs, out)
-		calls = calls[n:]
+	for len(tenants) > 0 {
+		var calls []*offerCall
+		n := min(len(tenants), offerCalls)
+		for _, tenant := range tenants[:n] {
+			calls = append(calls, callFor(tenant, left[tenant], jobs))
+		}
+		tenants = tenants[n:]
+		c.send(ctx, calls, jobs, out)
+		for _, k := range calls {
+			if left[k.tenant] = left[k.tenant][len(k.jobs):]; len(left[k.tenant]) > 0 {
+				tenants = append(tenants, k.tenant)
+			}
+		}
 	}
 	return out
 }
 
-// send makes some calls in one round trip.
+// callFor is the next call for a tenant that has these jobs left.
+func callFor(tenant string, left []int, jobs []*offering) *offerCall {
+	k, bytes := &offerCall{tenant: tenant, args: []any{tenant}}, 0
+	for _, i := range left[:min(len(left), offerBatch)] {
+		if bytes > offerBytes {
+			break
+		}
+		k.args = append(k.args, jobs[i].args...)
+		k.jobs = append(k.jobs, i)
+		bytes += len(jobs[i].spec.Payload)
+	}
+	return k
+}
+
+// send makes some calls in one round trip. Of each it leaves the jobs that were answered.
 func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering, out []Offered) {
 	if c.opts.Replicas > 0 {
 		c.sendConfirmed(ctx, calls)
@@ -251,10 +270,14 @@ func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering,
 	for _, k := range calls {
 		v, err := k.cmd.Result()
 		if err != nil {
-			err = c.q.Failed(ctx, "enqueue", err, k.args[0])
+			err = c.q.Failed(ctx, "enqueue", err, k.tenant)
 		}
 		r := queue.ReplyOf(v)
-		for _, i := range k.jobs {
+		for n, i := range k.jobs {
+			if n > 0 && err == nil && !r.More() {
+				k.jobs = k.jobs[:n]
+				break
+			}
 			o := &out[i]
 			o.Result, o.block, o.Err = c.result(&jobs[i].spec, r.Next(), err)
 			*o = c.confirmed(*o, k)

@@ -145,7 +145,10 @@ func (s *Scheduler) loop(ctx context.Context) {
 		if tidy {
 			tidied = time.Now()
 		}
-		released, wait, err := s.runOnce(calls, tidy)
+		released, wait, more, err := s.runOnce(calls, tidy)
+		if tidy && more {
+			tidied = time.Time{} // perhaps there is more to tidy, too
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -157,7 +160,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 		case failing:
 			failing = false
 			s.opts.Logger.Info("release works again")
-		case released == 0:
+		case released == 0 && !more:
 			wait = max(wait, shortest)
 		}
 		s.sleep(ctx, min(wait, s.opts.Poll))
@@ -176,16 +179,17 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 }
 
 // runOnce releases once and dispatches what was released. wait is how long nothing more will be
-// due.
-func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, err error) {
+// due; more says that there is work now, which was too much for one call.
+func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, more bool, err error) {
 	begun := time.Now()
 	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
 	replied := time.Now()
 	r := queue.ReplyOf(v)
-	us, more := r.Int(), r.Int() == 1
+	us := r.Int()
+	more = r.Int() == 1
 	wait = time.Duration(us) * time.Microsecond
 	if us < 0 {
 		wait = s.opts.Poll
@@ -203,8 +207,8 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	if len(tickets) > 0 {
 		if err := s.dispatcher.Dispatch(ctx, tickets); err != nil {
 			// Their jobs go back to the front after TicketTTL.
-			return len(tickets), 0, fmt.Errorf("dispatch %d tickets: %w", len(tickets), err)
+			return len(tickets), 0, more, fmt.Errorf("dispatch %d tickets: %w", len(tickets), err)
 		}
 	}
-	return len(tickets), wait - time.Since(replied), nil
+	return len(tickets), wait - time.Since(replied), more, nil
 }

@@ -3,12 +3,15 @@ package shaper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
@@ -223,5 +226,31 @@ func TestSchedulerOutlivesRedis(t *testing.T) {
 	server.Restart()
 	w.offer(Spec{Tenant: "a", ID: "after"})
 	for c.next(t).ID != "after" {
+	}
+}
+
+// What is too much for one call is done at once: a scheduler that would sleep for an hour forgets
+// all tenants that are long gone.
+func TestSchedulerGoesOn(t *testing.T) {
+	w := on(t, redistest.Open(t))
+	var gone []redis.Z
+	for i := range 500 {
+		gone = append(gone, redis.Z{Score: 1, Member: fmt.Sprint("gone", i)})
+	}
+	w.must(w.rdb.ZAdd(t.Context(), w.q.TenantsKey(), gone...).Err())
+	c := newCarrier(0)
+	calls := make(chan struct{}, 1000)
+	schedule(t, w, c, SchedulerConfig{Poll: time.Hour, OnRelease: func(time.Duration, int) { calls <- struct{}{} }})
+	for ctx := withTimeout(t); ; {
+		left, err := w.rdb.ZCard(ctx, w.q.TenantsKey()).Result()
+		w.must(err)
+		if left == 0 {
+			return
+		}
+		select {
+		case <-calls:
+		case <-ctx.Done():
+			t.Fatalf("%d tenants are left, and it sleeps", left)
+		}
 	}
 }

@@ -13,11 +13,20 @@ type visit struct {
 
 func (d *Downstream) visit() visit { return visit{d, map[*Tenant]bool{}} }
 
-// promote lets those whose time has come into the fair order.
-func (d *Downstream) promote() {
-	for _, l := range d.Due.until(d.Now + d.lead()) {
-		d.Due.drop(l.Name)
-		d.Ready.put(l.Name, max(d.VirtualTime, d.Tenants[l.Name].VirtualTime))
+// promote lets those whose time has come into the fair order, with their jobs that are due again.
+func (v visit) promote() {
+	for _, l := range v.Due.until(v.Now + v.lead()) {
+		t := v.Tenants[l.Name]
+		v.ripenOnce(t)
+		v.Due.drop(t.Name)
+		v.Ready.put(t.Name, max(v.VirtualTime, t.VirtualTime))
+	}
+}
+
+func (v visit) ripenOnce(t *Tenant) {
+	if !v.ripened[t] {
+		v.ripened[t] = true
+		v.ripen(t)
 	}
 }
 
@@ -38,10 +47,7 @@ func (d *Downstream) SharedRipe() bool { return d.Until <= d.Now && d.SharedTurn
 func (v visit) pick(toRun bool) (*Tenant, *Job) {
 	for v.SharedRipe() && v.Ready.Len() > 0 {
 		t := v.Tenants[v.Ready.first().Name]
-		if !v.ripened[t] {
-			v.ripened[t] = true
-			v.ripen(t)
-		}
+		v.ripenOnce(t)
 		if v.Ripe(t) {
 			if toRun && t.OutN > 0 {
 				if j := v.oldestOut(t); j != nil {

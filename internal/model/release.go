@@ -20,10 +20,11 @@ type Ticket struct {
 func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
 	d.lost()
 	refiling := d.refile()
-	d.promote()
+	v := d.visit()
+	v.promote()
 	free := d.Free()
 	maps.DeleteFunc(d.Pools, func(_ string, p *Pool) bool { return p.Deadline < d.Now-60_000_000 })
-	for v := d.visit(); len(tickets) < limit && int64(len(tickets)) < free; {
+	for len(tickets) < limit && int64(len(tickets)) < free {
 		t, j := v.pick(false)
 		if t == nil {
 			break
@@ -64,8 +65,7 @@ func (d *Downstream) next(full bool) (wait int64, more bool) {
 	return max(at-d.Now, 0), more
 }
 
-// lost brings back jobs whose tickets never came, and those whose leases are over: newest first, so
-// that the oldest ends up in front.
+// lost brings back jobs whose tickets never came, and those whose leases are over.
 //
 // If Redis was away, or all schedulers were, so perhaps were the beats of workers that are alive.
 // Leases that ended meanwhile, or end just now, are not over until those workers have had time to
@@ -83,9 +83,8 @@ func (d *Downstream) lost() {
 	d.LastRelease = d.Now
 
 	each := func(b *Book, until int64, f func(t *Tenant, j *Job)) {
-		l := b.until(until)
-		for i := len(l) - 1; i >= 0; i-- {
-			tenant, id, _ := strings.Cut(l[i].Name, " ")
+		for _, l := range b.until(until) {
+			tenant, id, _ := strings.Cut(l.Name, " ")
 			t := d.Tenants[tenant]
 			f(t, t.Jobs[id])
 			d.file(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,17 +213,16 @@ type reported struct {
 	err   error
 }
 
-// report makes one call for the reports of several workers.
-func (g *Gate) report(ctx context.Context, reports [][]any) []reported {
-	var args []any
-	for _, r := range reports {
-		args = append(args, r...)
-	}
-	v, err := g.q.Run(ctx, FinishScript, "finish jobs", args...)
-	r := ReplyOf(v)
-	out := make([]reported, len(reports))
-	for i := range out {
-		out[i] = reported{r.Next(), err}
+// report makes one call for the reports of several workers, and more where the script's budget does
+// not suffice for all.
+func (g *Gate) report(ctx context.Context, reports [][]any) (out []reported) {
+	for len(out) < len(reports) {
+		v, err := g.q.Run(ctx, FinishScript, "finish jobs", slices.Concat(reports[len(out):]...)...)
+		r := ReplyOf(v)
+		out = append(out, reported{r.Next(), err})
+		for len(out) < len(reports) && (err != nil || r.More()) {
+			out = append(out, reported{r.Next(), err})
+		}
 	}
 	return out
 }

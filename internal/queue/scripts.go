@@ -68,8 +68,9 @@ func Define(fields string) {
 	}
 }
 
-// Twins of BATCH and FOREVER in lua/lib/base.lua.
+// Twins of BUDGET, BATCH and FOREVER in lua/lib/base.lua.
 const (
-	Batch   = 50                    // items that a script handles at most in one call
+	Budget  = 1200                  // commands that a script makes at most in one call
+	Batch   = 50                    // items of each kind that it handles at most
 	Forever = 9_000_000_000_000_000 // an instant that never comes
 )

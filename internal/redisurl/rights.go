@@ -32,7 +32,7 @@ var probes = []string{
 	"lpush {held} x", "rpush {held} x", "lpop {none}", "rpop {none}", "rpoplpush {none} {none}", "lset {none} 0 x", "ltrim {none} 0 0",
 	"linsert {none} before a b", "lrem {none} 0 a", "llen {none}", "lrange {none} 0 0", "lindex {none} 0", "lpos {none} a",
 	"sadd {held} x", "srem {none} x", "smembers {none}",
-	"zadd {held} 1 x", "zrem {none} x", "zremrangebyrank {none} 0 0", "zremrangebyscore {none} 0 0", "zunionstore {none} 1 {none}",
+	"zadd {held} 1 x", "zrem {none} x", "zremrangebyrank {none} 0 0", "zremrangebyscore {none} 0 0",
 	"zcard {none}", "zcount {none} 0 0", "zscore {none} x", "zscan {none} 0", "zrank {none} x", "zpopmin {none}", "zpopmax {none}", "zrange {none} 0 0", "zrevrange {none} 0 0", "zrangebyscore {none} 0 0",
 	"xadd {held} * f v", "xrange {none} - +", "xrevrange {none} + -",
 	"eval return(1) 1 {none}", "evalsha 0000000000000000000000000000000000000000 1 {none}",

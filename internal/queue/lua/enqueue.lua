@@ -12,7 +12,7 @@
 --   digest of the body, "hash.nonce"; hash is empty where the client made the id up
 --   body without its first field, see job.lua
 --
--- Returns for each job {status, position, start, retry, state, note, then what each admission rule
+-- Returns for each job, from the first on as far as it came, {status, position, start, retry, state, note, then what each admission rule
 -- says (buckets.LuaFunctions), if they were asked}. Times are µs. position counts from 1, 0 = does
 -- not wait; start 0 = cannot be said, and note says why (expect.lua); retry -1 = never; state is a
 -- letter of job.lua, or how the job ended, or "l" not due yet, or "" there is no job. The status is
@@ -30,7 +30,8 @@
 -- the script fails before it has changed anything.
 --
 -- Cost: O(1) a job. What may end in a full bucket to make room is looked for once a call, among at
--- most some hundred jobs; at most BATCH of them end in a call, and one more for each job beyond.
+-- most some hundred jobs; at most BATCH of them end in a call, and one more for each job beyond. At
+-- most BUDGET commands a call.
 
 -- include base fields
 
@@ -270,6 +271,10 @@ local function offer(id, delay, at, digest, body)
 end
 
 while nth <= last do
+  -- What one offer may take: the dear ones are those that look for room, and for when a delayed job
+  -- starts.
+  local kept = level_now >= depth and 250 + 10 * math.min(level_now - depth + 1, BATCH) or 100
+  if #reply > 0 and enough(kept) then break end
   reply[#reply + 1] = offer(ARGV[nth], ARGV[nth + 1], ARGV[nth + 2], ARGV[nth + 3], ARGV[nth + 4])
   nth = nth + FIELDS
 end

@@ -19,7 +19,8 @@
 --   body    the same, and no end of the job is known: Redis lost the job itself
 --   ended   the job had ended, but its body was still there: it is removed
 --
--- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the list is searched
+-- Cost: O(BATCH · log jobs), or a small hash or set as a whole; what it mends, at most BUDGET
+-- commands a call; O(FAR) where the list is searched
 -- or changed.
 
 -- include held place
@@ -34,6 +35,8 @@ local found, ids, goes_on, wrong = {}, {}, '0', false
 if mends then
   allow_oom()
   heal(ds, t, now)
+  save(t)
+  save(ds)
 end
 
 -- find records what is wrong, and says whether to mend it.
@@ -46,7 +49,13 @@ end
 
 local function each(scanned, step, look)
   goes_on = scanned[1]
-  for i = 1, #scanned[2], step do look(scanned[2][i], scanned[2][i + 1]) end
+  for i = 1, #scanned[2], step do
+    if mends and wrong and enough() then
+      goes_on = ARGV[5] -- the same again: what was mended is right then
+      return
+    end
+    look(scanned[2][i], scanned[2][i + 1])
+  end
 end
 
 -- gone is the kind of an entry that has no job.
@@ -111,7 +120,7 @@ local function job(id, body)
   elseif j.state == 'r' or j.state == 'c' then
     if find('running', id) then call('ZADD', K_RUN, int(math.max(now, j.slot) + ds.lease), name .. ' ' .. id) end
   elseif j.state == 'z' then
-    if find('delayed', id) then call('ZADD', k_later(name), int(now + backoff(j)), id) end
+    if find('delayed', id) then back_off(ds, t, id, now + backoff(j)) end
   elseif j.state == 'x' then
     if find('dead', id) then call('ZADD', k_dead(name), int(now), id) end
   elseif find(j.state == 'o' and 'out' or 'waiting', id) then

@@ -8,10 +8,10 @@
 --
 -- Returns {wait, more, then tenant, id, release number of each ticket}
 --   wait  µs until something may leave, for the caller's sleep; -1 = nothing is filed
---   more  1 = call again at once
+--   more  1 = call again at once, with the same arguments
 --
--- Cost: O(log tenants) a ticket, at most BATCH of each kind of work a call; nothing grows with idle
--- tenants.
+-- Cost: O(log tenants) a ticket, at most BATCH of each kind of work and BUDGET commands a call;
+-- nothing grows with idle tenants. What comes first leaves enough for what comes later.
 
 -- include held refile
 
@@ -21,20 +21,32 @@ local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ds = downstream(now)
 local cache, out, more = {}, {}, false
 
--- Where the clock stepped back, deadlines that lie further ahead than any can are brought near, and
--- every tenant is filed anew.
+-- Where the clock stepped back, every tenant is filed anew, and deadlines that lie further ahead
+-- than any can are brought near.
 local step = num(ds, 'back') - num(ds, 'healed')
 if step > 0 then
   put(ds, 'healed', num(ds, 'back'))
-  call('ZUNIONSTORE', K_DUE, 1, K_DUE, 'WEIGHTS', 0)
-  local pools = call('HGETALL', K_POOLS)
-  for i = 1, #pools, 2 do
-    local n, deadline, rest = string.match(pools[i + 1], '^(%d+) (%d+)(.*)$')
-    if n then call('HSET', K_POOLS, pools[i], n .. ' ' .. int(deadline - step) .. rest) end
-  end
+  put(ds, 'refile', BEFORE_ALL)
+  put(ds, 'far', '1')
+  local nearer = {}
+  each_pool(function(pool, n, deadline, _, rest)
+    nearer[#nearer + 1] = pool
+    nearer[#nearer + 1] = int(n) .. ' ' .. int(deadline - step) .. rest
+  end)
+  if nearer[1] then call('HSET', K_POOLS, unpack(nearer)) end
+end
+if ds.far == '1' then
+  put(ds, 'far', '0')
   for key, ahead in pairs({ [K_OUT] = ticket_ttl, [K_RUN] = ds.lease + ds.hold }) do
-    for _, member in ipairs(call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, 1000)) do
-      call('ZADD', key, int(now + ahead), member)
+    local members, nearer = call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, BATCH), {}
+    for _, member in ipairs(members) do
+      nearer[#nearer + 1] = int(now + ahead)
+      nearer[#nearer + 1] = member
+    end
+    if nearer[1] then call('ZADD', key, unpack(nearer)) end
+    if #members == BATCH then
+      put(ds, 'far', '1')
+      more = true
     end
   end
 end
@@ -51,11 +63,12 @@ end
 if now < num(ds, 'spared_until') then lease_end = num(ds, 'spared_from') end
 put(ds, 'clock', now)
 
--- back brings back every job of a book whose time is over, newest first, so that the oldest ends up
--- in front.
-local function back(book, counter, over, bring)
+-- back brings back the jobs of a book whose time is over; those that it puts off are the latest.
+-- Returns whether there may be more.
+local function back(book, counter, over, kept, bring)
   local members = call('ZRANGEBYSCORE', book, '-inf', int(over), 'LIMIT', 0, BATCH)
-  for i = #members, 1, -1 do
+  for i = 1, #members do
+    if enough(kept) then return true end
     local name, id = string.match(members[i], '^(%S+) (%S+)$')
     local t, j = load(ds, cache, name, now), state(name, id)
     if j and (book == K_OUT and j.state == 'o' or book == K_RUN and (j.state == 'r' or j.state == 'c')) then
@@ -76,14 +89,14 @@ local function back(book, counter, over, bring)
     end
     settle(ds, t, now)
   end
-  if #members == BATCH then more = true end
+  return #members == BATCH
 end
-back(K_OUT, 'out', now, function(t, id, j)
+ds.losing = back(K_OUT, 'out', now, 850, function(t, id, j)
   left(ds, t, id, j)
   to_front(t.name, id, j)
   count(ds, t, 'lost_tickets')
 end)
-back(K_RUN, 'run', lease_end, function(t, id, j) crashed(ds, t, id, j, now) end)
+if back(K_RUN, 'run', lease_end, 700, function(t, id, j) crashed(ds, t, id, j, now) end) or ds.losing then more = true end
 
 if refile(ds, cache, now) then more = true end
 if promote(ds, cache, now) then more = true end
@@ -123,7 +136,13 @@ else
 end
 
 if ARGV[4] == '1' then -- forget tenants whose hash has timed out
-  for _, name in ipairs(call('ZRANGEBYSCORE', K_TENANTS, '-inf', int(now - IDLE_TTL * 1000), 'LIMIT', 0, BATCH)) do
+  local names = call('ZRANGEBYSCORE', K_TENANTS, '-inf', int(now - IDLE_TTL * 1000), 'LIMIT', 0, BATCH)
+  if #names == BATCH then more = true end
+  for _, name in ipairs(names) do
+    if enough() then
+      more = true
+      break
+    end
     if call('EXISTS', k_tenant(name)) == 1 then
       call('ZADD', K_TENANTS, int(now), name)
     else

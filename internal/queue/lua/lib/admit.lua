@@ -36,6 +36,7 @@ end
 local function consult(ds, rules, now, take)
   local all, says = true, {}
   for i, check in ipairs(rules) do
+    commands = commands + 2 -- that it makes by itself
     local agrees, row = check.ask(check.key, now, check.at, take, take)
     all = all and agrees
     says[i] = row

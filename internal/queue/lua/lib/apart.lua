@@ -34,8 +34,8 @@ local function has_room(ds, j, now)
 end
 
 -- set_aside has a suspect ask again later.
-local function set_aside(name, id, j, now)
+local function set_aside(ds, t, id, j, now)
   j.state = 'z'
-  store(name, id, j)
-  call('ZADD', k_later(name), int(now + ASK_AGAIN), id)
+  store(t.name, id, j)
+  back_off(ds, t, id, now + ASK_AGAIN)
 end

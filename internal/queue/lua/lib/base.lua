@@ -15,7 +15,21 @@
 -- Lua's numbers are doubles: µs since the epoch fit, but `..` and tostring cut them to 14 digits.
 -- int() does not.
 local PREFIX = KEYS[1]
-local call = redis.call
+
+-- Redis serves nobody else while a script runs. So a call has a budget of commands: it makes no more
+-- than BUDGET, whatever there is to do, and the loop is in Go. Work that can be put off asks enough()
+-- before each item; what is put off stays where it is, and the reply says that there is more.
+local BUDGET = 1200 -- twin: scripts.go
+local commands = 0  -- that were made so far, or are sure to come
+
+local function call(...)
+  commands = commands + 1
+  return redis.call(...)
+end
+
+-- enough tells whether a call should begin nothing more, if `kept` commands must be left for what is
+-- more urgent and comes later. One item, and what ends a call, take a hundred at most.
+local function enough(kept) return commands + (kept or 0) > BUDGET - 100 end
 
 local K_DS      = PREFIX .. 'd'        -- HASH   the downstream: policy, timeline, counts
 local K_DUE     = PREFIX .. 'due'      -- ZSET   tenant -> µs when its head may leave; only those with something to release

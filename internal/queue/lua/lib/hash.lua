@@ -10,7 +10,7 @@ local function allow_oom() call('DEL', PREFIX .. '-') end
 local LARGEST = 9e18 -- within what int prints; a virtual time grows by 1e9 a second at 1000/s
 -- Fields that are no numbers, besides those of a policy, which check_words looks at; of these any
 -- value will do.
-local WORDS = { rid = true, ended = true, schema = true, refile = true, blocked = true, admit = true, log = true, busy = true, own_wait = true,
+local WORDS = { rid = true, ended = true, schema = true, refile = true, blocked = true, admit = true, log = true, busy = true, own_wait = true, healing = true,
   r = true }
 
 -- may_be_none tells whether a number that is less than 1 can be a field's value. Fields of a policy

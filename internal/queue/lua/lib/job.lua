@@ -190,7 +190,8 @@ end
 -- gate, and its jobs must not. A job that cannot be read is passed over, so that it does not stop
 -- the others; release brings it back when its ticket's time is over.
 local function first_out_by(range, name)
-  for _ = 1, BATCH do
+  for i = 1, BATCH do
+    if i > 1 and enough() then return nil end
     local id = call(range, k_outs(name), 0, 0)[1]
     if not id then return nil end
     local j, body = state(name, id), call('HGET', k_jobs(name), id)
@@ -236,6 +237,7 @@ local function bury(ds, t, id, j, reason, text, now)
   local over = call('ZCARD', k_dead(name)) - DEAD_MAX
   if over > 0 and #old == 0 then old = call('ZRANGE', k_dead(name), 0, math.min(over, BATCH) - 1) end
   for _, old_id in ipairs(old) do
+    if enough(600) then break end -- the next one that dies goes on
     call('ZREM', k_dead(name), old_id)
     call('HDEL', k_jobs(name), old_id)
     call('HDEL', k_state(name), old_id)

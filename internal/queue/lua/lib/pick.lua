@@ -2,6 +2,10 @@
 
 -- include apart pools
 
+-- What a call spends at most, in commands, on jobs that are due again or have expired, so that the
+-- tenants which have many of them do not keep others from their turn.
+local chores = 350
+
 -- load returns a tenant, which it reads once a script, with its deadlines healed.
 local function load(ds, cache, name, now)
   local t = cache[name]
@@ -13,28 +17,21 @@ local function load(ds, cache, name, now)
   return t
 end
 
--- promote moves tenants whose time has come into the fair order. Returns whether there may be more
--- of them.
-local function promote(ds, cache, now)
-  local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
-  for _, name in ipairs(names) do
-    local t = load(ds, cache, name, now)
-    call('ZREM', K_DUE, name)
-    -- A tenant that was idle starts at the present virtual time: idleness earns no share.
-    call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), name)
-  end
-  return #names == BATCH
-end
-
 -- ripen moves delayed and retried jobs that are due into the bucket: a retry to the front, a first
 -- start to the back. It does so once a script, whose clock stands still, so nothing more falls due.
 -- t.ripened says that all of them were moved.
 local function ripen(ds, t, now)
   if t.ripened ~= nil then return end
   local name = t.name
-  local ids = call('ZRANGEBYSCORE', k_later(name), '-inf', int(now), 'LIMIT', 0, BATCH)
-  t.ripened = #ids < BATCH
+  local most = chores > 0 and BATCH or 1
+  local ids = call('ZRANGEBYSCORE', k_later(name), '-inf', int(now), 'LIMIT', 0, most)
+  t.ripened = #ids < most
   for _, id in ipairs(ids) do
+    if chores <= 0 then
+      t.ripened = false
+      return
+    end
+    chores = chores - 4
     call('ZREM', k_later(name), id)
     local j = state(name, id)
     if not j then
@@ -47,11 +44,43 @@ local function ripen(ds, t, now)
   end
 end
 
+-- promote moves tenants whose time has come into the fair order, with all their jobs that are due
+-- again. Returns whether there may be more to do. A tenant that has too many of these for one call
+-- goes on behind all others that are due by now, and is not in the fair order before it is through.
+-- Where a call left off midway through the fair order, all that are in it have their turn before
+-- others come in: among these may be some that only make work, again and again.
+local function promote(ds, cache, now)
+  if ds.midway == '1' then
+    put(ds, 'midway', '0')
+    return true
+  end
+  local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
+  local more = #names == BATCH
+  for _, name in ipairs(names) do
+    if enough(400) then return true end
+    local t = load(ds, cache, name, now)
+    ripen(ds, t, now)
+    if t.ripened then
+      call('ZREM', K_DUE, name)
+      -- A tenant that was idle starts at the present virtual time: idleness earns no share.
+      call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), name)
+    else
+      call('ZADD', K_DUE, int(now + ds.lead), name)
+      more = true
+    end
+  end
+  return more
+end
+
 -- head pops the first job of a bucket that may start. Expired ones end here and use no slot;
 -- suspects that must wait are set aside.
 local function head(ds, t, now)
   local name = t.name
-  for _ = 1, BATCH do
+  for i = 1, BATCH do
+    if i > 1 then
+      chores = chores - 10
+      if chores <= 0 then break end
+    end
     local id = call('ZPOPMIN', k_back(name))[1] or call('LPOP', k_wait(name))
     if not id then return nil end
     local body = call('HGET', k_jobs(name), id)
@@ -62,7 +91,7 @@ local function head(ds, t, now)
       if j.attempts == 0 and overdue(ds, t, header, now) then
         finished(ds, t, id, j, 'expired', '', now)
       elseif j.suspect > 0 and not has_room(ds, j, now) then
-        set_aside(name, id, j, now)
+        set_aside(ds, t, id, j, now)
       else
         return id, j, body
       end
@@ -70,18 +99,31 @@ local function head(ds, t, now)
       set_apart(ds, t, id, j, now)
     end
   end
+  ds.unfinished = true
 end
 
 -- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end
 -- here.
 local function first_out(ds, t, now)
-  for _ = 1, BATCH do
+  for i = 1, BATCH do
+    if i > 1 then
+      chores = chores - 12
+      if chores <= 0 then break end
+    end
     local id, j, body = oldest_out(t.name)
     if not id then return nil end
     left(ds, t, id, j)
     if j.attempts > 0 or not overdue(ds, t, read_header(body), now) then return id, j, body end
     finished(ds, t, id, j, 'expired', '', now)
   end
+  ds.unfinished = true
+end
+
+-- lost_one tells whether the oldest job of a tenant that is out has lost its ticket.
+local function lost_one(t, now)
+  local id = call('ZRANGE', k_outs(t.name), 0, 0)[1]
+  local deadline = id and call('ZSCORE', K_OUT, t.name .. ' ' .. id)
+  return deadline and tonumber(deadline) <= now
 end
 
 local function ripe(ds, t, now)
@@ -98,14 +140,19 @@ local function pick(ds, cache, now, to_run)
   if num(ds, 'until') > now then return nil end
   if ds.timeline and likely(ds.timeline, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
   for _ = 1, BATCH do
+    if enough() then
+      put(ds, 'midway', '1')
+      ds.unfinished = true
+      return nil
+    end
     local name = call('ZRANGE', K_READY, 0, 0)[1]
     if not name then return nil end
     local t = load(ds, cache, name, now)
     ripen(ds, t, now)
     local id, j, body
-    if not t.ripened then
-      -- Nothing of it leaves before all that is due has come back, in order: another call goes on
-      -- with it.
+    if not t.ripened or ds.losing and lost_one(t, now) then
+      -- Nothing of it leaves before all that is due, or was lost, has come back, in order: another
+      -- call goes on with it.
       ds.unfinished = true
     elseif ripe(ds, t, now) then
       if to_run and num(t, 'out') > 0 then

@@ -2,13 +2,14 @@
 
 -- include hash
 
--- each_pool calls look(pool, places, deadline, running) for every pool that is known.
+-- each_pool calls look(pool, places, deadline, running, rest) for every pool that is known. rest is
+-- what newer versions add.
 local function each_pool(look)
   local flat, values = call('HGETALL', K_POOLS), {}
   for i = 1, #flat, 2 do values[flat[i]] = flat[i + 1] end
   for pool, line in pairs(values) do
-    local n, deadline = string.match(line, '^(%d+) (%d+)')
-    if n then look(pool, tonumber(n), tonumber(deadline), tonumber(values[pool .. ':n']) or 0) end
+    local n, deadline, rest = string.match(line, '^(%d+) (%d+)(.*)$')
+    if n then look(pool, tonumber(n), tonumber(deadline), tonumber(values[pool .. ':n']) or 0, rest) end
   end
 end
 
@@ -24,13 +25,14 @@ end
 -- places is how many places of the live pools are free. Only what live pools run is counted: a job
 -- of a pool that vanished must not take a place of one that is there.
 local function places(ds, now)
-  local free = 0
+  local free, gone = 0, {}
   each_pool(function(pool, n, deadline, running)
     if deadline >= now then
       free = free + math.max(0, n - running)
-    elseif deadline < now - 60000000 then
-      call('HDEL', K_POOLS, pool)
+    elseif deadline < now - 60000000 and #gone < 1000 then
+      gone[#gone + 1] = pool
     end
   end)
+  if gone[1] then call('HDEL', K_POOLS, unpack(gone)) end
   return free - num(ds, 'out')
 end

@@ -1,5 +1,5 @@
--- refile: after a change of the downstream's policy every tenant that has jobs is filed anew, since a
--- default may have changed. That is done for a few in a call, in the order of their names, beside
+-- refile: after a change of the downstream's policy, or a step back of the clock, every tenant that
+-- has jobs is filed anew, since a default may have changed, or each instant. That is done for a few in a call, in the order of their names, beside
 -- what is due: nobody starts late because of the others.
 --
 -- The downstream's field refile is the last name that was done, BEFORE_ALL at the beginning, '' when
@@ -22,7 +22,11 @@ local function refile(ds, cache, now)
     call('ZREM', K_TENANTS, last .. ' ')
   end
   local names = call('ZRANGE', K_TENANTS, from, from + REFILE - 1)
-  for _, name in ipairs(names) do
+  for i, name in ipairs(names) do
+    if i > 1 and enough(600) then
+      put(ds, 'refile', names[i - 1])
+      return true
+    end
     -- One that is in the fair order already is looked at there.
     if not call('ZSCORE', K_READY, name) then settle(ds, load(ds, cache, name, now), now) end
   end

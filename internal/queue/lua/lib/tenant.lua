@@ -10,9 +10,9 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call, and no others: a table is made anew at each call, and costs
 -- what it holds.
-local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'spared_from', 'spared_until', 'places', 'alive',
+local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'midway', 'blocked', 'started', 'done', 'back', 'healed', 'far', 'spared_from', 'spared_until', 'places', 'alive',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
-local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'took', 'own_wait', 'by_time',
+local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'healing', 'took', 'own_wait', 'by_time',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
 
 -- notice_step notices that the clock stepped back since the last release, and keeps the sum of such
@@ -106,19 +106,45 @@ local function unseen(name)
 end
 
 -- heal brings nearer what a tenant waits for, after the clock stepped back: the end of a pause, and
--- backoffs (the first 1000). A delayed job stays due at its instant. Scripts that set or meet such
--- deadlines call it right after tenant().
+-- backoffs. A delayed job stays due at its instant. Scripts that set or meet such deadlines call it
+-- right after tenant().
+--
+-- It brings some backoffs nearer in a call, the earliest first, and t.healing is "back score place"
+-- until all are: those before that score, and as many at it, were looked at, and lie by the clock
+-- that has stepped back so much in all. The others still lie by the clock of t.back.
 local function heal(ds, t, now)
-  local back = num(ds, 'back') - num(t, 'back')
-  if back == 0 or t.parked then return end
-  put(t, 'back', num(ds, 'back'))
-  if num(t, 'until') > now and num(t, 'until') < FOREVER then put(t, 'until', num(t, 'until') - back) end
-  local later = call('ZRANGE', k_later(t.name), 0, 999, 'WITHSCORES')
-  for i = 1, #later, 2 do
+  if num(ds, 'back') == num(t, 'back') or t.parked then return end
+  local target, from, place = string.match(t.healing or '', '^(%d+) (%S+) (%d+)$')
+  if not target then
+    target, from, place = num(ds, 'back'), '0', 0
+    if num(t, 'until') > now and num(t, 'until') < FOREVER then put(t, 'until', num(t, 'until') - (target - num(t, 'back'))) end
+  end
+  local step, later = target - num(t, 'back'), nil
+  if not enough(600) then later = call('ZRANGEBYSCORE', k_later(t.name), from, '+inf', 'WITHSCORES', 'LIMIT', place, BATCH) end
+  for i = 1, later and #later or 0, 2 do
+    if from ~= later[i + 1] then from, place = later[i + 1], 0 end
     if call('HEXISTS', k_state(t.name), later[i]) == 1 then
-      call('ZADD', k_later(t.name), int(later[i + 1] - back), later[i])
+      call('ZADD', k_later(t.name), int(from - step), later[i])
+    else
+      place = place + 1
     end
   end
+  if later and #later < 2 * BATCH then
+    put(t, 'back', tonumber(target))
+    if t.healing then put(t, 'healing', '') end
+  else
+    put(t, 'healing', int(target) .. ' ' .. from .. ' ' .. int(place))
+  end
+  if num(ds, 'back') ~= num(t, 'back') then ds.unfinished = true end
+end
+
+-- back_off has a job wait until `at`, which is on the present clock, among those that heal has not
+-- brought nearer yet.
+local function back_off(ds, t, id, at)
+  local target, from = string.match(t.healing or '', '^(%d+) (%S+)')
+  local unhealed = at + num(ds, 'back') - num(t, 'back')
+  if target and unhealed < tonumber(from) then at = at + num(ds, 'back') - target else at = unhealed end
+  call('ZADD', k_later(t.name), int(at), id)
 end
 
 -- rule reads one field of the policy that applies to a tenant.
@@ -169,8 +195,10 @@ local function leaves(ds, t, now)
   if busy(t) < rule_number(ds, t, 'p:cap') then -- else the next finish settles again
     if waiting then
       at = turn
-    elseif later[2] then
+    elseif later[2] and num(ds, 'back') == num(t, 'back') then
       at = math.max(later[2] + ds.lead, turn)
+    elseif later[2] then -- nobody knows before heal is through
+      at = turn
     end
   end
   if num(t, 'until') > now then at = at and math.max(at, num(t, 'until') + ds.lead) end
