@@ -237,3 +237,37 @@ func TestDearReportsAreAnswered(t *testing.T) {
 		}
 	}
 }
+
+// However many jobs whose tickets are out have expired, those behind them start in their order.
+func TestManyExpiredTicketsKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Rate: rate(1_000_000, time.Second), MaxInFlight: 1000})
+	w.pool("p", 1000)
+	w.offers("a", 10)
+	var running []*queue.Grant
+	for range 10 {
+		running = append(running, w.start())
+	}
+	for i := range 100 {
+		w.offer(Spec{Tenant: "a", ID: fmt.Sprint("late", i), MaxWait: time.Second})
+	}
+	for i := range 3 {
+		w.offer(Spec{Tenant: "a", ID: fmt.Sprint("b", i+1)})
+	}
+	w.pass(milli)
+	for out := 0; out < 102; { // so b3 waits
+		tickets, _, _ := w.release(min(queue.Batch, 102-out))
+		out += len(tickets)
+	}
+	w.pass(1500 * milli)
+	var started []string
+	for _, g := range running {
+		if _, next := w.finish(g, queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")}); next != nil {
+			started = append(started, next.ID)
+		}
+	}
+	if got := strings.Join(started, " "); got != "b1 b2 b3" {
+		t.Errorf("started %s, want b1 b2 b3", got)
+	}
+}

@@ -260,7 +260,7 @@ func callFor(tenant string, left []int, jobs []*offering) *offerCall {
 	return k
 }
 
-// send makes some calls in one round trip. Of each it leaves the jobs that were answered.
+// send makes some calls in one round trip. Each is left with those of its jobs that were answered.
 func (c *Client) send(ctx context.Context, calls []*offerCall, jobs []*offering, out []Offered) {
 	if c.opts.Replicas > 0 {
 		c.sendConfirmed(ctx, calls)

@@ -50,6 +50,7 @@ func TestConstantsTwin(t *testing.T) {
 		want       float64
 	}{
 		{"base", `local BATCH = (\d+)`, Batch},
+		{"base", `local BUDGET = (\d+)`, Budget},
 		{"base", `local FOREVER = (\S+)`, Forever},
 	} {
 		if got := number(c.name, c.expr); got != c.want {

@@ -12,8 +12,9 @@
 --   digest of the body, "hash.nonce"; hash is empty where the client made the id up
 --   body without its first field, see job.lua
 --
--- Returns for each job, from the first on as far as it came, {status, position, start, retry, state, note, then what each admission rule
--- says (buckets.LuaFunctions), if they were asked}. Times are µs. position counts from 1, 0 = does
+-- Returns for each job, or for the first ones if all are too much for one call, {status, position,
+-- start, retry, state, note, then what each admission rule says (buckets.LuaFunctions), if they were
+-- asked}. Times are µs. position counts from 1, 0 = does
 -- not wait; start 0 = cannot be said, and note says why (expect.lua); retry -1 = never; state is a
 -- letter of job.lua, or how the job ended, or "l" not due yet, or "" there is no job. The status is
 -- one of

@@ -14,7 +14,8 @@
 --   token for the next job, "-" = no more work
 --   µs from its slot to its start, "?" = not known, "-" = it never started; only with dead and back
 --
--- Returns for each report, from the first on as far as it came, {answer, then granted (slot.lua) of the next job}
+-- Returns for each report, or for the first ones if all are too much for one call, {answer, then
+-- granted (slot.lua) of the next job}
 --   done, retry, dead, cancelled, back   what became of the job
 --   stale                                the token does not own it: somebody else does, or it ended
 --   fault, text                          its record cannot be read

@@ -19,9 +19,8 @@
 --   body    the same, and no end of the job is known: Redis lost the job itself
 --   ended   the job had ended, but its body was still there: it is removed
 --
--- Cost: O(BATCH · log jobs), or a small hash or set as a whole; what it mends, at most BUDGET
--- commands a call; O(FAR) where the list is searched
--- or changed.
+-- Cost: O(BATCH · log jobs), or a small hash or set as a whole; O(FAR) where the
+-- list is searched or changed. What it mends is at most BUDGET commands a call.
 
 -- include held place
 

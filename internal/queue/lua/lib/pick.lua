@@ -103,7 +103,7 @@ local function head(ds, t, now)
 end
 
 -- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end
--- here.
+-- here. It returns false where another call must go on with these.
 local function first_out(ds, t, now)
   for i = 1, BATCH do
     if i > 1 then
@@ -117,6 +117,7 @@ local function first_out(ds, t, now)
     finished(ds, t, id, j, 'expired', '', now)
   end
   ds.unfinished = true
+  return false
 end
 
 -- lost_one tells whether the oldest job of a tenant that is out has lost its ticket.
@@ -159,7 +160,7 @@ local function pick(ds, cache, now, to_run)
         id, j, body = first_out(ds, t, now)
         if id then return t, id, j, body end -- its share was charged when its ticket left
       end
-      id, j, body = head(ds, t, now)
+      if id == nil then id, j, body = head(ds, t, now) end
     end
     if id then
       j.releases = j.releases + 1
