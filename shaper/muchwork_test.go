@@ -27,6 +27,11 @@ func TestMuchWorkDelaysNobody(t *testing.T) {
 			w.fill(many(50), 200, Spec{MaxWait: time.Second / 4})
 			w.pass(second)
 		}},
+		{"jobs of more tenants than a call handles expire", func(w *world) {
+			w.setDownstream(fast)
+			w.fill(many(200), 50, Spec{MaxWait: time.Second / 4})
+			w.pass(second)
+		}},
 		{"tickets are lost", func(w *world) {
 			w.setDownstream(fast)
 			w.fill(many(50), 20, Spec{})
@@ -41,6 +46,7 @@ func TestMuchWorkDelaysNobody(t *testing.T) {
 			w.pool("p", 1_000_000)
 			tc.before(w)
 			w.set("z", Policy{Rate: rate(20, time.Second), MaxWait: time.Hour})
+			offered := w.now
 			w.offers("z", 40)
 			busiest := 0
 			var last *queue.Grant
@@ -51,6 +57,9 @@ func TestMuchWorkDelaysNobody(t *testing.T) {
 					g, _ := w.enter(k, "p")
 					if g == nil || g.Tenant != "z" {
 						continue
+					}
+					if last == nil && g.Slot.UnixMicro()-offered > 50*milli {
+						t.Fatalf("the first start is %d µs late", g.Slot.UnixMicro()-offered)
 					}
 					if last != nil && g.Slot.Sub(last.Slot) != 50*time.Millisecond {
 						t.Fatalf("start %d is %v after the one before, want 50ms", starts+1, g.Slot.Sub(last.Slot))

@@ -47,13 +47,7 @@ end
 -- promote moves tenants whose time has come into the fair order, with all their jobs that are due
 -- again. Returns whether there may be more to do. A tenant that has too many of these for one call
 -- goes on behind all others that are due by now, and is not in the fair order before it is through.
--- Where a call left off midway through the fair order, all that are in it have their turn before
--- others come in: among these may be some that only make work, again and again.
 local function promote(ds, cache, now)
-  if ds.midway == '1' then
-    put(ds, 'midway', '0')
-    return true
-  end
   local names = call('ZRANGEBYSCORE', K_DUE, '-inf', int(now + ds.lead), 'LIMIT', 0, BATCH)
   local more = #names == BATCH
   for _, name in ipairs(names) do
@@ -63,13 +57,25 @@ local function promote(ds, cache, now)
     if t.ripened then
       call('ZREM', K_DUE, name)
       -- A tenant that was idle starts at the present virtual time: idleness earns no share.
-      call('ZADD', K_READY, int(math.max(num(ds, 'vt'), num(t, 'vt'))), name)
+      local turn = math.max(num(ds, 'vt'), num(t, 'vt'))
+      if t.behind == '1' then -- behind all others: none is more than the share of a job ahead
+        turn = math.max(turn, num(ds, 'vt') + 1000001)
+        put(t, 'behind', '0')
+        save(t)
+      end
+      call('ZADD', K_READY, int(turn), name)
     else
       call('ZADD', K_DUE, int(now + ds.lead), name)
       more = true
     end
   end
   return more
+end
+
+-- put_off leaves a tenant that makes much work to another call, behind those whose jobs can leave.
+local function put_off(ds, t)
+  ds.unfinished = true
+  put(t, 'behind', '1')
 end
 
 -- head pops the first job of a bucket that may start. Expired ones end here and use no slot;
@@ -99,7 +105,7 @@ local function head(ds, t, now)
       set_apart(ds, t, id, j, now)
     end
   end
-  ds.unfinished = true
+  put_off(ds, t)
 end
 
 -- first_out takes the oldest job of a tenant that is out and may still start. Expired ones end
@@ -116,7 +122,7 @@ local function first_out(ds, t, now)
     if j.attempts > 0 or not overdue(ds, t, read_header(body), now) then return id, j, body end
     finished(ds, t, id, j, 'expired', '', now)
   end
-  ds.unfinished = true
+  put_off(ds, t)
   return false
 end
 
@@ -142,7 +148,6 @@ local function pick(ds, cache, now, to_run)
   if ds.timeline and likely(ds.timeline, num(ds, 'out'), now, ds.grace) > now + ds.lead then return nil end
   for _ = 1, BATCH do
     if enough() then
-      put(ds, 'midway', '1')
       ds.unfinished = true
       return nil
     end
@@ -154,7 +159,7 @@ local function pick(ds, cache, now, to_run)
     if not t.ripened or ds.losing and lost_one(t, now) then
       -- Nothing of it leaves before all that is due, or was lost, has come back, in order: another
       -- call goes on with it.
-      ds.unfinished = true
+      put_off(ds, t)
     elseif ripe(ds, t, now) then
       if to_run and num(t, 'out') > 0 then
         id, j, body = first_out(ds, t, now)
