@@ -13,7 +13,7 @@ import (
 // and changes nothing. It wraps ErrStore, and the error that the server replied with.
 type UnreadableError struct {
 	Downstream string
-	Field      string // as Redis keeps it, see ADR 11; "schema" for the version of the state
+	Field      string // as Redis keeps it, see ADR 12; "schema" for the version of the state
 	Value      string // the beginning of it
 	Err        error  // what the server replied; nil if it was not asked
 }

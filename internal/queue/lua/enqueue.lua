@@ -81,8 +81,8 @@ do
     end
     if #ids > 0 then
       call('RPUSH', k_wait(name), unpack(ids))
-      redis.pcall('HINCRBY', k_tenant(name), 'accepted', #ids) -- as count in job.lua
-      redis.pcall('HINCRBY', K_DS, 'accepted', #ids)
+      try('HINCRBY', k_tenant(name), 'accepted', #ids) -- as count in job.lua
+      try('HINCRBY', K_DS, 'accepted', #ids)
     end
   end
   if nth > #ARGV then return reply end

@@ -27,6 +27,12 @@ local function call(...)
   return redis.call(...)
 end
 
+-- try is a call that returns an error instead of ending the script with it.
+local function try(...)
+  commands = commands + 1
+  return redis.pcall(...)
+end
+
 -- enough tells whether a call should begin nothing more, if `kept` commands must be left for what is
 -- more urgent and comes later. One item, and what ends a call, take a hundred at most.
 local function enough(kept) return commands + (kept or 0) > BUDGET - 100 end
@@ -64,7 +70,7 @@ local function k_admit(rule, name) return PREFIX .. 'a:' .. rule .. ':' .. name 
 local FOREVER = 9e15 -- `until` of a pause without an end
 local BATCH = 50 -- items that one call handles at most; the loop is in Go
 
--- The version of the state is the downstream's field schema, "major.minor"; none is 1.0. See ADR 11.
+-- The version of the state is the downstream's field schema, "major.minor"; none is 1.0. See ADR 12.
 local SCHEMA = '1.0'
 
 -- unreadable ends the call, which has not changed anything yet, since a field of the downstream

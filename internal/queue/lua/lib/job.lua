@@ -94,8 +94,8 @@ local function count(ds, t, what)
     add(ds, what, 1)
     add(t, what, 1)
   else
-    redis.pcall('HINCRBY', K_DS, what, 1) -- a count that is no number stops no job
-    redis.pcall('HINCRBY', t.key, what, 1)
+    try('HINCRBY', K_DS, what, 1) -- a count that is no number stops no job
+    try('HINCRBY', t.key, what, 1)
   end
 end
 
@@ -151,7 +151,7 @@ local function pool_of(token) return string.match(token, '^[^.]*') end
 -- so it is right whether the pool itself was forgotten meanwhile or not.
 local function place(token, n)
   local pool = pool_of(token)
-  local now = redis.pcall('HINCRBY', K_POOLS, pool .. ':n', n)
+  local now = try('HINCRBY', K_POOLS, pool .. ':n', n)
   if type(now) ~= 'number' or now <= 0 then call('HDEL', K_POOLS, pool .. ':n', pool .. ':x') end -- compare counts anew what was no number
 end
 
