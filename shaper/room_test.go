@@ -124,6 +124,26 @@ func TestRetryAfterWhatKeepsItFull(t *testing.T) {
 	})
 }
 
+// A job that was delayed, and joined the bucket late, has waited longer than those before it: where it
+// has waited too long it makes room all the same.
+func TestOverdueBehindOthers(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	w.set("a", Policy{Depth: 3, MaxWait: 10 * time.Second})
+	w.offer(Spec{Tenant: "a", ID: "delayed", Delay: time.Second})
+	w.pass(9 * second)
+	w.offers("a", 2)
+	w.pool("p", 1)
+	w.release(1) // the first scheduler for long
+	if got := w.waiting("a"); got != "a2 delayed" {
+		t.Fatalf("waiting %s", got)
+	}
+	w.pass(3 * second)
+	w.offer(Spec{Tenant: "a", ID: "third"})
+	if r := w.offer(Spec{Tenant: "a", ID: "fourth"}); r.Status != Accepted || w.job("a", "delayed").State != StateExpired {
+		t.Errorf("%+v, and the delayed one is %s", r, w.job("a", "delayed").State)
+	}
+}
+
 // offers2 fills a bucket again, with made-up ids.
 func (w *world) offers2(tenant string, n int) {
 	for range n {

@@ -174,7 +174,7 @@ local function expire_or_drop()
   local need = level_now - depth + 1
   local most = math.min(need, math.max(1, BATCH - ended))
   local ends, oldest = {}, {}
-  local function look(ids, in_order)
+  local function look(ids)
     for _, id in ipairs(ids) do
       if #ends == most or not expires and #oldest == most then return end
       local j = state(name, id)
@@ -183,16 +183,14 @@ local function expire_or_drop()
         local header = read_header(body)
         if overdue(ds, t, header, now) then
           ends[#ends + 1] = { id, j or fresh(header.since), 'expired' }
-        elseif not drop then
-          if in_order and not t.own_wait then return end -- those behind it have waited less
-        elseif #oldest < most then
+        elseif drop and #oldest < most then
           oldest[#oldest + 1] = { id, j or fresh(header.since), 'dropped' }
         end
       end
     end
   end
   look(call('ZRANGE', k_back(name), 0, 2 * BATCH - 1))
-  look(call('LRANGE', k_wait(name), 0, (expires and math.max(most, LOOK) or most) - 1), true)
+  look(call('LRANGE', k_wait(name), 0, (expires and math.max(most, LOOK) or most) - 1))
   for _, ending in ipairs(oldest) do
     if #ends == most then break end
     ends[#ends + 1] = ending
