@@ -47,7 +47,8 @@ func Example() {
 
 	var last time.Time
 	for _, film := range []string{"Metropolis", "Nosferatu"} {
-		result, err := queue.Enqueue(ctx, "acme", asynq.NewTask("video:transcode", []byte(film)))
+		result, err := queue.Enqueue(ctx, "acme", asynq.NewTask("video:transcode", []byte(film)),
+			asynq.Retention(time.Hour)) // without it there is no result
 		if err != nil { // it cannot be used, or Redis failed
 			log.Fatal(err)
 		}

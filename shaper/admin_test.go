@@ -16,9 +16,9 @@ import (
 func TestPoliciesRoundTrip(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	tenant := Policy{Rate: rate(3, 333333*time.Microsecond), Depth: 2, Weight: 3, OnFull: Block, MaxInFlight: 4, MaxAttempts: 5, MaxThrottles: 6,
-		Backoff: Backoff{time.Second, time.Minute}, Timeout: 6 * time.Second, MaxWait: -1, Retention: 7 * time.Minute}
+		Backoff: Backoff{time.Second, time.Minute}, Timeout: 6 * time.Second, MaxWait: -1, Retention: 7 * time.Minute, MaxEnds: 14}
 	ds := DownstreamPolicy{Rate: rate(1, 90*time.Second), Spacing: SharedSpacing, MaxInFlight: 8, UnknownTenants: RefuseUnknown, Tolerance: 9 * time.Millisecond,
-		Lead: 10 * time.Millisecond, Lease: 11 * time.Second, MaxCrashes: 12, DepartureLog: 13, Defaults: tenant}
+		Lead: 10 * time.Millisecond, Lease: 11 * time.Second, MaxCrashes: 12, MaxEnds: 15, DepartureLog: 13, Defaults: tenant}
 	w.setDownstream(ds)
 	w.set("a", tenant)
 	if got, err := w.admin.Downstream(t.Context()); err != nil || !reflect.DeepEqual(got, ds) {

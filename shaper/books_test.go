@@ -310,13 +310,12 @@ func (l *life) toTheEnd(lost string) {
 	if faults, err := l.admin.Books(l.t.Context(), true); err != nil || len(faults) > 0 {
 		l.say("still wrong: %v (%v)", faults, err)
 	}
-	v := look(l.world, []string{"a"}, lives)
+	v := look(l.world, "a")
 	a, ds, hash := v.Tenants["a"], v.raw["downstream"], v.raw["tenant a"]
 	for _, id := range lives {
-		var end Job
 		switch line, ended := v.raw["ends a"][id]; {
 		case ended:
-			if err := end.readEnd(line); err != nil || !end.State.Ended() {
+			if end, err := find(l.t.Context(), l.q, "a", id); err != nil || !end.State.Ended() {
 				l.say("the end of %s: %q, %v", id, line, err)
 			}
 		case a.Bodies[id] && strings.HasPrefix(a.States[id], "x "):
@@ -410,7 +409,7 @@ func TestBooksThatSomebodySpoilt(t *testing.T) {
 	for _, step := range beginning() {
 		step(sample)
 	}
-	v := look(sample.world, []string{"a"}, lives)
+	v := look(sample.world, "a")
 	a, states := v.Tenants["a"], v.raw["states a"]
 	members := map[string][]string{"b:a": names(a.Back), "z:a": names(a.Later), "o:a": names(a.Outs), "x:a": names(a.Dead), "out": names(v.Out),
 		"run": names(v.Run), "due": names(v.Due), "tenants": {"a"}}

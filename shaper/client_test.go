@@ -199,7 +199,8 @@ func TestEnqueueTakesAsynqsTasks(t *testing.T) {
 func TestWaitForAJob(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.pool("p", 1)
-	w.offers("a", 2)
+	w.offer(Spec{Tenant: "a", ID: "a1", Retention: time.Hour})
+	w.offer(Spec{Tenant: "a", ID: "a2"})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if _, err := w.client.Wait(ctx, "a", "a1"); !errors.Is(err, context.DeadlineExceeded) {

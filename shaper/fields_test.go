@@ -88,7 +88,7 @@ func TestScriptsFallBackToDefaults(t *testing.T) {
 		}
 	}
 	want := Policy{Rate: buckets.PerSecond(10), Depth: 1000, Weight: 1, OnFull: Reject, MaxInFlight: 1000, MaxAttempts: 5, MaxThrottles: 100,
-		Backoff: Backoff{time.Second, 5 * time.Minute}, Timeout: 10 * time.Minute, MaxWait: -1, Retention: time.Hour}
+		Backoff: Backoff{time.Second, 5 * time.Minute}, Timeout: 10 * time.Minute, MaxWait: -1, Retention: time.Hour, MaxEnds: 100_000}
 	if got := DefaultPolicy(); got.or(want) != got || want.or(got) != got {
 		t.Errorf("the defaults are %+v, want %+v", got, want)
 	}

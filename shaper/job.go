@@ -63,8 +63,8 @@ type Job struct {
 	EndedAt    time.Time
 	Position   int    // for StateWaiting: 1 leaves next
 	Reason     string // for StateDead: one of the Reason constants
-	Error      string // of its last failed attempt
-	Result     []byte // for StateDone: what the handler wrote
+	Error      string // of its last failed attempt; once it has ended, except dead, only where Spec.Retention was set
+	Result     []byte // for StateDone, where Spec.Retention was set: what the handler wrote
 }
 
 // Status is the answer to an offered job.
@@ -125,5 +125,5 @@ type Spec struct {
 	Timeout     time.Duration // zero = the tenant's
 	MaxAttempts int           // zero = the tenant's
 	MaxWait     time.Duration // zero = the tenant's
-	Retention   time.Duration // zero = the tenant's
+	Retention   time.Duration // how long its id is known after its end, and its result kept; zero = the tenant's, and no result
 }

@@ -22,11 +22,10 @@ func TestKeysTwin(t *testing.T) {
 	_, err = w.admin.LookAtConfig(t.Context(), applied.Digest, time.Second)
 	w.must(err)
 	for _, id := range []string{"dead", "done", "running", "out"} {
-		w.offer(Spec{Tenant: "T", ID: id})
+		w.offer(Spec{Tenant: "T", ID: id, Retention: time.Hour})
 	}
 	w.finish(w.start(), queue.Finish{Ending: queue.EndDead})
-	w.finish(w.start(), queue.Finish{Ending: queue.EndOK})
-	w.start()
+	w.finish(w.start(), queue.Finish{Ending: queue.EndOK, Next: queue.NewToken("p")})
 	w.pass(second)
 	w.offer(Spec{Tenant: "T", ID: "overtaken"})
 	tickets, _, _ := w.release(2)
@@ -43,7 +42,7 @@ func TestKeysTwin(t *testing.T) {
 
 	q := w.q
 	want := []string{q.DownstreamKey(), q.DueKey(), q.ReadyKey(), q.OutKey(), q.RunKey(), q.PoolsKey(), q.TenantsKey(), q.LogKey(), q.NamedKey(), q.ConfigsKey(),
-		q.TenantKey("T"), q.WaitKey("T"), q.BackKey("T"), q.LaterKey("T"), q.JobsKey("T"), q.StateKey("T"), q.OutsKey("T"), q.DeadKey("T"), q.EndKey("T", "done"),
+		q.TenantKey("T"), q.WaitKey("T"), q.BackKey("T"), q.LaterKey("T"), q.JobsKey("T"), q.StateKey("T"), q.OutsKey("T"), q.DeadKey("T"), q.EndKey("T", "done"), q.PageKey("T", 0), q.EndsKey(), q.GaveKey(),
 		q.ReceiptKey(displaced.Token),
 		q.TenantKey("U"), q.WaitKey("U"), q.JobsKey("U"), q.AdmitKey("each", "T"), q.AdmitKey("each", "U"), q.AdmitKey("all", "")}
 	got, err := w.rdb.Keys(t.Context(), "*").Result()

@@ -1,6 +1,7 @@
 package shaper
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,17 +19,12 @@ import (
 // lookScript reads all that a downstream holds, in one call.
 var lookScript = redis.NewScript(`
 local P, T = KEYS[1], {}
-local ids = {}
-for i = 2, #ARGV do ids[#ids + 1] = ARGV[i] end
 for name in string.gmatch(ARGV[1], '%S+') do
-  local ends = {}
-  for i, id in ipairs(ids) do ends[i] = P .. 'e:' .. name .. ':' .. id end
-  ends = redis.call('MGET', unpack(ends))
-  for i = 1, #ids do ends[i] = ends[i] or '' end
   T[#T + 1] = { redis.call('ZRANGE', P .. 'b:' .. name, 0, -1, 'WITHSCORES'), redis.call('LRANGE', P .. 'w:' .. name, 0, -1),
     redis.call('ZRANGE', P .. 'z:' .. name, 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'o:' .. name, 0, -1, 'WITHSCORES'),
     redis.call('ZRANGE', P .. 'x:' .. name, 0, -1, 'WITHSCORES'), redis.call('HGETALL', P .. 's:' .. name),
-    redis.call('HKEYS', P .. 'j:' .. name), redis.call('HGETALL', P .. 't:' .. name), ends }
+    redis.call('HKEYS', P .. 'j:' .. name), redis.call('HGETALL', P .. 't:' .. name),
+    redis.call('LRANGE', P .. 'k:' .. name .. ':0', 0, -1) }
 end
 local log = redis.call('XRANGE', P .. 'log', '-', '+')
 for i, e in ipairs(log) do log[i] = e[2][2] end
@@ -50,7 +46,8 @@ type view struct {
 type tenantView struct {
 	Back, Later, Outs, Dead []model.Line
 	Fresh                   []string
-	States, Ends            map[string]string // as they are, except for texts
+	States                  map[string]string // as they are, except for texts
+	Ends                    []string          // the same, in order
 	Bodies                  map[string]bool
 	Hash                    map[string]string
 }
@@ -65,7 +62,8 @@ var (
 
 const (
 	stateWords = 9 // of a state line that are compared as they are
-	endWords   = 9 // of the line of an end
+	endWords   = 7 // of an end
+	tokenEnd   = 6 // letters of a token that an end keeps
 )
 
 func list(v any) []string {
@@ -107,21 +105,17 @@ func known(h map[string]string, fields []string) map[string]string {
 	return out
 }
 
-func look(w *world, names, ids []string) view { return viewOf(read(w, names, ids), names, ids) }
+func look(w *world, names ...string) view { return viewOf(read(w, names), names) }
 
 // read returns the reply of lookScript.
-func read(w *world, names, ids []string) any {
-	args := []any{strings.Join(names, " ")}
-	for _, id := range ids {
-		args = append(args, id)
-	}
-	reply, err := lookScript.Run(w.t.Context(), w.rdb, w.q.Keys(), args...).Result()
+func read(w *world, names []string) any {
+	reply, err := lookScript.Run(w.t.Context(), w.rdb, w.q.Keys(), strings.Join(names, " ")).Result()
 	w.must(err)
 	return reply
 }
 
 // viewOf reads the reply of lookScript.
-func viewOf(reply any, names, ids []string) view {
+func viewOf(reply any, names []string) view {
 	r := queue.ReplyOf(reply)
 	v := view{Tenants: map[string]tenantView{}, raw: map[string]map[string]string{}}
 	keep := func(what string, m map[string]string) map[string]string { v.raw[what] = m; return m }
@@ -132,7 +126,7 @@ func viewOf(reply any, names, ids []string) view {
 	for _, name := range names {
 		r := queue.ReplyOf(tenants.Next())
 		t := tenantView{Back: lines(r.Next()), Fresh: list(r.Next()), Later: lines(r.Next()), Outs: lines(r.Next()),
-			Dead: lines(r.Next()), States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+			Dead: lines(r.Next()), States: map[string]string{}, Ends: noWords, Bodies: map[string]bool{}}
 		for id, line := range keep("states "+name, pairs(r.Next())) {
 			t.States[id] = stateOf(line)
 		}
@@ -141,10 +135,11 @@ func viewOf(reply any, names, ids []string) view {
 		}
 		t.Hash = known(keep("tenant "+name, pairs(r.Next())), tenantKnown)
 		ends := keep("ends "+name, map[string]string{})
-		for i, line := range list(r.Next()) {
-			if line != "" {
-				first, _, _ := strings.Cut(line, "\n")
-				ends[ids[i]], t.Ends[ids[i]] = line, strings.Join(strings.Fields(first)[:endWords], " ")
+		all := list(r.Next())
+		for i, line := range all {
+			if i%2 == 1 {
+				ends[all[i-1]] = line
+				t.Ends = append(t.Ends, all[i-1]+" "+strings.Join(strings.Fields(line)[:endWords], " "))
 			}
 		}
 		v.Tenants[name] = t
@@ -188,11 +183,10 @@ func modelled(d *model.Downstream, names []string) view {
 	for _, name := range names {
 		m := d.Tenant(name)
 		t := tenantView{Back: book(m.Back), Later: book(m.Later), Outs: book(m.Outs), Dead: noLines, Fresh: append(noWords, m.Fresh...),
-			States: map[string]string{}, Ends: map[string]string{}, Bodies: map[string]bool{}}
+			States: map[string]string{}, Ends: endsOf(m), Bodies: map[string]bool{}}
 		for id, j := range m.Jobs {
 			of := fmt.Sprint(j.Starts, " ", j.Forgiven, " ", j.Crashes, " ", j.Token, " ", j.Slot, " ", j.Since)
 			if j.Ended() {
-				t.Ends[id] = fmt.Sprint(j.State, " ", of, " ", j.At, " ", j.Next)
 				continue
 			}
 			t.Bodies[id] = true
@@ -233,6 +227,24 @@ func modelled(d *model.Downstream, names []string) view {
 	return v
 }
 
+// endsOf is what Redis keeps of the jobs of a tenant that ended.
+func endsOf(t *model.Tenant) []string {
+	l := noWords
+	for _, j := range t.Ends {
+		starts, ran := fmt.Sprint(j.Starts), "-"
+		if j.Forgiven+j.Crashes > 0 {
+			starts += fmt.Sprintf(",%d,%d", j.Forgiven, j.Crashes)
+		}
+		if j.Slot > 0 {
+			ran = fmt.Sprint(j.At - j.Slot)
+		}
+		how := map[model.State]string{model.Dropped: "o"}[j.State]
+		l = append(l, fmt.Sprint(j.ID, " ", cmp.Or(how, string(j.State[0])), " ", (j.Over-j.At)/second, " ", starts, " ",
+			j.Token[max(0, len(j.Token)-tokenEnd):], " ", j.At, " ", j.At-j.Since, " ", ran))
+	}
+	return l
+}
+
 // checkAfter checks after a step. What Redis holds is compared if it was read anyway, and otherwise
 // now and then: a difference stays, or shows in an answer, and if the sequence is played again, the
 // step at which it began is found.
@@ -249,7 +261,7 @@ func (p *player) checkAfter(loud bool) {
 // book says.
 func (p *player) check() {
 	p.t.Helper()
-	got, want := viewOf(p.read(), p.names, p.ids), modelled(p.model(), p.names)
+	got, want := viewOf(p.read(), p.names), modelled(p.model(), p.names)
 	got.raw = nil
 	if !reflect.DeepEqual(got, want) {
 		p.differ("", reflect.ValueOf(got), reflect.ValueOf(want))
@@ -261,6 +273,9 @@ func (p *player) check() {
 func (p *player) sound() {
 	p.t.Helper()
 	p.byTheBook()
+	if p.m.Counts["evicted"] > 0 {
+		p.seen("end evicted")
+	}
 	for _, name := range p.names {
 		if err := p.filed(p.m.Tenants[name]); err != nil {
 			p.t.Error(err)

@@ -127,7 +127,7 @@ func newPlayer(w *world, seed uint64, happened *sync.Map, names ...string) *play
 
 // begin gives the downstream its policy.
 func (p *player) begin(rate buckets.Rate) {
-	to := model.DownstreamPolicy{Rate: rate, Shared: p.r.IntN(3) == 0, Log: true}
+	to := model.DownstreamPolicy{Rate: rate, Shared: p.r.IntN(3) == 0, Log: true, Defaults: model.Policy{MaxEnds: 64}} // as many as are in one page
 	p.m = model.New(p.now, to)
 	p.m.Epoch = p.epoch
 	p.m.SetDownstream(to) // its timeline is looked at since then
@@ -145,7 +145,8 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "blamed", "suspected", "set aside", "spared lease",
-	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart", "kept its place"}
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart", "kept its place",
+	"end evicted", "end over"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
 
@@ -226,7 +227,7 @@ func (p *player) tokenOf(g *model.Grant) string { return poolOf(g.Token) + p.tok
 // read returns what Redis holds, as lookScript tells it. It asks anew when a call was made since.
 func (p *player) read() any {
 	if p.reply == nil {
-		p.reply = read(p.world, p.names, p.ids)
+		p.reply = read(p.world, p.names)
 	}
 	return p.reply
 }
@@ -274,7 +275,7 @@ func (p *player) again(what, first string, call func(model.Queue) string, same b
 		}
 	}
 	if after := p.read(); !reflect.DeepEqual(after, before) { // except perhaps the order of a hash's fields
-		if before, after := viewOf(before, p.names, p.ids), viewOf(after, p.names, p.ids); !reflect.DeepEqual(after, before) {
+		if before, after := viewOf(before, p.names), viewOf(after, p.names); !reflect.DeepEqual(after, before) {
 			p.t.Errorf("%s was repeated, and changed\n%v\nto\n%v", what, before, after)
 		}
 	}
@@ -322,15 +323,22 @@ func (p *player) stepSilence() {
 	}
 }
 
-// stepForget lets the retention of an ended job be over.
+// stepForget lets the shortest retention pass.
 func (p *player) stepForget() {
-	t, id := p.tenant(), pick(p.r, p.ids)
-	if j := t.Jobs[id]; j != nil && j.Ended() {
-		p.log("retention of %s %s over", t.Name, id)
-		p.reply = nil
-		p.must(p.rdb.Del(p.t.Context(), p.q.EndKey(t.Name, id)).Err())
-		p.m.Forget(t.Name, id)
+	p.log("a minute passes")
+	n := p.ends()
+	p.pass(61 * second)
+	if p.release(0, 1); p.ends() < n {
+		p.seen("end over")
 	}
+}
+
+// ends is how many ends are kept.
+func (p *player) ends() (n int) {
+	for _, t := range p.m.Tenants {
+		n += len(t.Ends)
+	}
+	return n
 }
 
 // stepRestart makes the Redis look like another one that holds the same.
@@ -346,9 +354,12 @@ func (p *player) stepRestart() {
 // stepDownstream changes the cap of the downstream, or its rate and spacing.
 func (p *player) stepDownstream() {
 	to := p.m.Policy
-	if p.r.IntN(3) > 0 {
+	switch p.r.IntN(4) {
+	case 0, 1:
 		to.MaxInFlight = p.r.Int64N(4)
-	} else {
+	case 2:
+		to.MaxEnds = 4 + p.r.Int64N(8)
+	default:
 		to.Rate, to.Shared = pick(p.r, append([]buckets.Rate{{}, {}}, rates...)), p.r.IntN(2) == 0
 	}
 	p.policyOfAll(to)
@@ -362,7 +373,8 @@ func (p *player) policyOfAll(to model.DownstreamPolicy) {
 func (p *player) policy(name string) {
 	p.setTenant(name, model.Policy{Rate: pick(p.r, append(rates[1:], rates...)), Depth: 1 + p.r.Int64N(5), MaxInFlight: 1 + p.r.Int64N(4), MaxAttempts: 1 + p.r.Int64N(3),
 		MaxThrottles: 1 + p.r.Int64N(3), OnFull: pick(p.r, []string{"reject", "drop-oldest", "block"}), Weight: pick(p.r, []int64{1, 1, 2, 3}),
-		MaxWait: pick(p.r, []time.Duration{0, -1, -1, 2 * time.Second})})
+		MaxWait: pick(p.r, []time.Duration{0, -1, -1, 2 * time.Second}), Retention: pick(p.r, []time.Duration{time.Minute, time.Hour}),
+		MaxEnds: 3 + p.r.Int64N(6)})
 }
 
 func (p *player) setTenant(name string, to model.Policy) {

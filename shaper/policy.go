@@ -38,7 +38,8 @@ type Policy struct {
 	Backoff      Backoff       // wait before a failed job comes back
 	Timeout      time.Duration // how long a handler may run; then its context ends. 1ms … 30d
 	MaxWait      time.Duration // a job that waited longer expires unstarted; negative = for ever
-	Retention    time.Duration // how long an ended job's id and result are known. 1m … 90d
+	Retention    time.Duration // how long an ended job's id is known. 1m … 90d
+	MaxEnds      int           // ended jobs whose ids are known, before the oldest are forgotten. 1 … 10 000 000
 }
 
 // Backoff is exponential with full jitter above Min: attempt n waits between Min and
@@ -81,8 +82,10 @@ var policyTable = setting.Register(setting.Table[Policy]{
 		func(p *Policy) *time.Duration { return &p.Timeout }, time.Millisecond, time.Millisecond, 30*day, 10*time.Minute),
 	setting.DurationOrForever("max_wait", "p:wait", "a job that waited longer expires unstarted",
 		func(p *Policy) *time.Duration { return &p.MaxWait }, time.Millisecond, time.Millisecond, 366*day, -1),
-	setting.Duration("retention", "p:keep", "how long an ended job's id and result are known",
+	setting.Duration("retention", "p:keep", "how long an ended job's id is known",
 		func(p *Policy) *time.Duration { return &p.Retention }, time.Millisecond, time.Minute, 90*day, time.Hour),
+	setting.Whole("max_ends", "p:ends", "ended jobs whose ids are known",
+		func(p *Policy) *int { return &p.MaxEnds }, 1, 10_000_000, 100_000),
 })
 
 // UnknownTenants says what an enqueue for a tenant without a policy of its own does.
@@ -122,6 +125,7 @@ type DownstreamPolicy struct {
 	Lead           time.Duration  // how long before its likely slot a ticket is released; default 20ms
 	Lease          time.Duration  // how long a silent worker keeps a job; default 15s, at least 1s
 	MaxCrashes     int            // crashes that are blamed on one job before it is dead, default 3
+	MaxEnds        int            // ended jobs of all tenants whose ids are known, see Policy.MaxEnds; default 1 000 000
 	DepartureLog   int            // about how many entries of the departure log to keep, 1 … 1 000 000, see Admin.DepartureLog; 0 = none
 	Defaults       Policy         // for every tenant's unset fields
 
@@ -137,6 +141,7 @@ const (
 	DefaultLead       = 20 * time.Millisecond
 	DefaultLease      = 15 * time.Second
 	DefaultMaxCrashes = 3
+	DefaultMaxEnds    = 1_000_000
 )
 
 // downstreamTable does the same for the fields of a downstream itself, except Admit.
@@ -157,6 +162,8 @@ var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
 		func(p *DownstreamPolicy) *time.Duration { return &p.Lease }, time.Microsecond, time.Second, time.Hour, DefaultLease),
 	setting.Whole("max_crashes", "crashes", "a job that took its worker down this often, and alone is to blame, is dead",
 		func(p *DownstreamPolicy) *int { return &p.MaxCrashes }, 1, 1000, DefaultMaxCrashes),
+	setting.Whole("max_ends", "max_ends", "ended jobs whose ids are known, of all tenants",
+		func(p *DownstreamPolicy) *int { return &p.MaxEnds }, 1, 100_000_000, DefaultMaxEnds),
 	setting.Whole("departure_log", "log", "about how many entries to keep, two a start, for shaper verify",
 		func(p *DownstreamPolicy) *int { return &p.DepartureLog }, 1, 1_000_000, 0),
 })

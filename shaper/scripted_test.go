@@ -178,7 +178,8 @@ func (s scripted) Pause(tenant string, us int64) int64 {
 
 func (s scripted) SetTenant(tenant string, p model.Policy) {
 	s.set(tenant, Policy{Rate: p.Rate, Depth: int(p.Depth), Weight: int(p.Weight), OnFull: OnFull(p.OnFull), MaxInFlight: int(p.MaxInFlight),
-		MaxAttempts: int(p.MaxAttempts), MaxThrottles: int(p.MaxThrottles), MaxWait: p.MaxWait})
+		MaxAttempts: int(p.MaxAttempts), MaxThrottles: int(p.MaxThrottles), MaxWait: p.MaxWait,
+		Retention: p.Retention, MaxEnds: int(p.MaxEnds)})
 }
 
 func (s scripted) SetDownstream(p model.DownstreamPolicy) {
@@ -199,5 +200,6 @@ func (s scripted) SetDownstream(p model.DownstreamPolicy) {
 		spacing = "shared"
 	}
 	s.ask(queue.PolicyScript, "set policy", "", "rate", rate, "spacing", spacing, "cap", set(p.MaxInFlight), "log", log,
-		"lease", set(p.Lease.Microseconds()), "crashes", set(p.MaxCrashes))
+		"lease", set(p.Lease.Microseconds()), "crashes", set(p.MaxCrashes),
+		"max_ends", set(p.MaxEnds), "p:ends", set(p.Defaults.MaxEnds))
 }

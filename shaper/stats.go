@@ -17,6 +17,7 @@ type Counters struct {
 	Suspected                                                                                       int64 // of Crashed, those that count against nobody, since several jobs ran there
 	LostTickets                                                                                     int64 // tickets that never came to the gate; their jobs went back
 	Forgotten                                                                                       int64 // dead jobs that were too old or too many
+	Evicted                                                                                         int64 // ended jobs whose ids were forgotten before their retention was over, since there were more than MaxEnds
 }
 
 func readCounters(h map[string]string) (c Counters) {
@@ -28,11 +29,11 @@ func readCounters(h map[string]string) (c Counters) {
 
 func (c *Counters) fields() []*int64 {
 	return []*int64{&c.Accepted, &c.Started, &c.Done, &c.Failed, &c.Retried, &c.Throttled, &c.Dead, &c.Expired,
-		&c.Cancelled, &c.Dropped, &c.Crashed, &c.Suspected, &c.LostTickets, &c.Forgotten}
+		&c.Cancelled, &c.Dropped, &c.Crashed, &c.Suspected, &c.LostTickets, &c.Forgotten, &c.Evicted}
 }
 
 var counterFields = []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired",
-	"cancelled", "dropped", "crashed", "suspected", "lost_tickets", "forgotten"}
+	"cancelled", "dropped", "crashed", "suspected", "lost_tickets", "forgotten", "evicted"}
 
 // Stats is the state of a downstream at an instant.
 type Stats struct {

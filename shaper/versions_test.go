@@ -168,15 +168,23 @@ func TestAdditionsAreKept(t *testing.T) {
 	if v := w.rdb.HGet(ctx, w.q.TenantKey("a"), "p:later").Val(); v != "x" {
 		t.Errorf("the tenant has lost what was added")
 	}
-	end := w.rdb.Get(ctx, w.q.EndKey("a", "a1")).Val()
-	i := strings.Index(end, "\n")
-	w.must(w.rdb.Set(ctx, w.q.EndKey("a", "a1"), end[:i]+" later"+end[i:], 0).Err())
-	if j := w.job("a", "a1"); j.State != StateDone || j.Attempt != 3 {
-		t.Errorf("ended as %+v", j)
+	ended := func(id string, attempts int) {
+		t.Helper()
+		if j := w.job("a", id); j.State != StateDone || j.Attempt != attempts || j.Type != "test" {
+			t.Errorf("%s ended as %+v", id, j)
+		}
+		if r := w.offer(Spec{Tenant: "a", ID: id, Payload: []byte("x")}); !r.Duplicate {
+			t.Errorf("%s offered again: %+v, want a duplicate", id, r)
+		}
 	}
-	if r := w.offer(Spec{Tenant: "a", ID: "a1", Payload: []byte("x")}); !r.Duplicate {
-		t.Errorf("offered again: %+v, want a duplicate", r)
-	}
+	page := w.q.PageKey("a", 0)
+	w.must(w.rdb.LSet(ctx, page, 1, w.rdb.LIndex(ctx, page, 1).Val()+" later").Err())
+	ended("a1", 3)
+	w.offer(Spec{Tenant: "a", ID: "a2", Payload: []byte("x"), Retention: time.Hour})
+	w.finish(w.start(), queue.Finish{Ending: queue.EndOK})
+	kept, rest, _ := strings.Cut(w.rdb.Get(ctx, w.q.EndKey("a", "a2")).Val(), "\n")
+	w.must(w.rdb.Set(ctx, w.q.EndKey("a", "a2"), kept+" later\n"+rest, 0).Err())
+	ended("a2", 1)
 }
 
 // Every word of a state that can be garbled is: its job is not lost, does not run as one that never

@@ -73,7 +73,7 @@ func TestAsynqHandlersRunAsTheyAre(t *testing.T) {
 	for i := range 5 {
 		id := fmt.Sprint("acme-", i)
 		task := asynq.NewTaskWithHeaders("work", []byte("acme"), map[string]string{"name": "value"})
-		_, err := b.client.Enqueue(t.Context(), "acme", task, asynq.TaskID(id), asynq.MaxRetry(3+i))
+		_, err := b.client.Enqueue(t.Context(), "acme", task, asynq.TaskID(id), asynq.MaxRetry(3+i), asynq.Retention(time.Hour))
 		b.must(err)
 		for retried := range 2 {
 			want = append(want, fmt.Sprintf("%+v", told{id, retried, 3 + i, "acme", id}))

@@ -45,7 +45,8 @@ func JobFrom(ctx context.Context) (Info, bool) {
 const MaxResult = 16 << 10
 
 // SetResult keeps b, cut to MaxResult, as the result of the job that the handler of ctx runs; once
-// the job is done, the result is known for its retention. The last call counts. Outside a handler
+// the job is done, the result is known for the retention that its producer gave it, and not kept of
+// a job without one. The last call counts. Outside a handler
 // it does nothing.
 func SetResult(ctx context.Context, b []byte) {
 	r, ok := ctx.Value(infoKey{}).(*running)

@@ -88,7 +88,7 @@ func (b *bench) policy(p shaper.Policy) {
 func (b *bench) offer(tenant string, n int) string {
 	b.t.Helper()
 	id := fmt.Sprintf("%s-%d", tenant, n)
-	r, err := b.client.Enqueue(b.t.Context(), tenant, asynq.NewTask("work", []byte(tenant)), asynq.TaskID(id))
+	r, err := b.client.Enqueue(b.t.Context(), tenant, asynq.NewTask("work", []byte(tenant)), asynq.TaskID(id), asynq.Retention(time.Hour))
 	b.must(err)
 	if r.Status != shaper.Accepted {
 		b.t.Fatalf("%+v, want accepted", r)

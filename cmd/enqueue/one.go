@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -53,6 +55,9 @@ func readPayload(r io.Reader) ([]byte, error) {
 
 // one offers one job and tells what came of it.
 func (o *offer) one(ctx context.Context, follow bool) error {
+	if follow { // who waits for the end wants the result, and only who asks has one
+		o.spec.Retention = cmp.Or(o.spec.Retention, time.Hour)
+	}
 	answer := o.patiently(ctx, []shaper.Spec{o.spec})[0]
 	switch {
 	case answer.Err == nil:

@@ -99,7 +99,7 @@ func (c *console) offer(tenant, id, payload string) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	r, err := client.Offer(c.t.Context(), shaper.Spec{Tenant: tenant, ID: id, Type: "t", Payload: []byte(payload)})
+	r, err := client.Offer(c.t.Context(), shaper.Spec{Tenant: tenant, ID: id, Type: "t", Payload: []byte(payload), Retention: time.Hour})
 	if err != nil || r.Status != shaper.Accepted {
 		c.t.Fatalf("%+v, %v; want accepted", r, err)
 	}

@@ -139,7 +139,7 @@ func policyFacts(t shaper.TenantInfo) (facts [][2]string) {
 func countersText(c shaper.Counters) string {
 	counts := wire.Counters(c)
 	var words []string
-	for _, name := range []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired", "cancelled", "dropped", "crashed", "suspected", "lost_tickets", "forgotten"} {
+	for _, name := range []string{"accepted", "started", "done", "failed", "retried", "throttled", "dead", "expired", "cancelled", "dropped", "crashed", "suspected", "lost_tickets", "forgotten", "evicted"} {
 		if n := counts[name]; n > 0 || name == "accepted" || name == "done" {
 			words = append(words, fmt.Sprintf("%d %s", n, strings.ReplaceAll(name, "_", " ")))
 		}

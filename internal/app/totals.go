@@ -25,6 +25,7 @@ var counterSeries = []struct {
 	{counter("suspected", "Starts whose worker vanished while other jobs ran there, and that count against no job."), func(c shaper.Counters) int64 { return c.Suspected }},
 	{counter("lost_tickets", "Tickets that no worker used; their jobs went back."), func(c shaper.Counters) int64 { return c.LostTickets }},
 	{counter("forgotten_dead", "Dead jobs that were too old or too many to keep."), func(c shaper.Counters) int64 { return c.Forgotten }},
+	{counter("forgotten_ends", "Ended jobs whose ids were forgotten before their retention was over, since there were more than max_ends."), func(c shaper.Counters) int64 { return c.Evicted }},
 }
 
 func counter(name, help string) *prometheus.Desc {

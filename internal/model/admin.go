@@ -1,13 +1,16 @@
 package model
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Cancel ends a job that has not ended. It returns the state that the job is in now: "cancelled";
 // "running": its worker was told, and unless it succeeds all the same, it will not start again;
 // another end, or "dead": the call came too late; "": the job is unknown.
 func (d *Downstream) Cancel(tenant, id string) string {
 	t := d.Tenant(tenant)
-	j := t.Jobs[id]
+	j := d.remembered(t, id)
 	switch {
 	case j == nil:
 		return ""
@@ -26,12 +29,13 @@ func (d *Downstream) Cancel(tenant, id string) string {
 	return string(Cancelled)
 }
 
-// Purge cancels all that waits in a tenant's bucket, or is not due yet, and returns how many there
-// were.
+// Purge cancels all that waits in a tenant's bucket, or is not due yet, newest first, and returns
+// how many there were.
 func (d *Downstream) Purge(tenant string) (n int) {
 	t := d.Tenant(tenant)
 	ids := t.Waiting()
-	for _, l := range t.Later.Lines() {
+	slices.Reverse(ids)
+	for _, l := range slices.Backward(t.Later.Lines()) {
 		ids = append(ids, l.Name)
 	}
 	for _, id := range ids {

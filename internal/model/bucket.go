@@ -82,6 +82,7 @@ func (d *Downstream) Overdue(t *Tenant, j *Job) bool {
 func (d *Downstream) end(t *Tenant, j *Job, how State) {
 	j.State, j.At = how, d.Now
 	d.count(t, string(how))
+	d.remember(t, j)
 }
 
 // bury keeps a job that does not start again.

@@ -63,7 +63,7 @@ type finish struct {
 
 func (f *finish) report(r Report) Ended {
 	t := f.Tenant(r.Tenant)
-	j := t.Jobs[r.ID]
+	j := f.remembered(t, r.ID)
 	if j == nil || j.Token != r.Token {
 		return Ended{Became: Stale}
 	}

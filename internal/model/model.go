@@ -33,6 +33,9 @@ type Downstream struct {
 	Fell              map[string]bool // pools that lost one of several jobs that they ran
 	Turned, TurnUntil int64           // the last slot of the suspect that has the next turn, and until when
 
+	ends   int   // of all tenants
+	oldest *Book // tenants by the instant at which the first of their Ends is over
+
 	refiling bool   // tenants are being filed anew, see file.go
 	refiled  string // the last of them
 
@@ -48,13 +51,14 @@ type Tenant struct {
 	Policy   Policy // only what is set for this tenant; see Downstream.Limits
 	Timeline buckets.Timeline
 	Until    int64            // paused until then
-	Jobs     map[string]*Job  // by id, including those that ended
+	Jobs     map[string]*Job  // by id, including those in Ends
 	Counts   map[string]int64 // as Downstream.Counts
 
 	Back  *Book           // ids that wait and were out before, by acceptance; ahead of all others
 	Fresh []string        // ids that wait and were never out, head first
 	Later *Book           // ids that are not due, by the instant at which they are
 	Outs  *Book           // ids whose tickets are out, by acceptance
+	Ends  []*Job          // that ended, and are not forgotten, oldest first
 	owned map[string]*Job // by token; those that run
 
 	VirtualTime  int64
@@ -119,6 +123,7 @@ type Job struct {
 	Slot      int64  // of its last start
 	Next      string // "tenant/id" that its worker was given when it reported its end; "-"
 	At        int64  // its instant in the book that it is in, or when it died or ended
+	Over      int64  // until when it is known that it ended
 }
 
 // Ended reports whether the job has ended; a dead one that is kept has not.
@@ -132,7 +137,7 @@ func (j *Job) Owned(token string) bool {
 // New returns a downstream that holds nothing, at the instant now.
 func New(now int64, p DownstreamPolicy) *Downstream {
 	d := &Downstream{Now: now, Tenants: map[string]*Tenant{}, Pools: map[string]*Pool{}, Counts: map[string]int64{},
-		runs: map[string]int64{}, Fell: map[string]bool{}, Apart: newBook(), Due: newBook(), Ready: newBook(), Out: newBook(), Running: newBook()}
+		runs: map[string]int64{}, Fell: map[string]bool{}, Apart: newBook(), Due: newBook(), Ready: newBook(), Out: newBook(), Running: newBook(), oldest: newBook()}
 	d.SetDownstream(p)
 	return d
 }
@@ -157,13 +162,6 @@ func (d *Downstream) Job(tenant, id string) *Job {
 		return t.Jobs[id]
 	}
 	return nil
-}
-
-// Forget forgets a job that has ended, as happens when its retention is over.
-func (d *Downstream) Forget(tenant, id string) {
-	if j := d.Job(tenant, id); j != nil && j.Ended() {
-		delete(d.Tenants[tenant].Jobs, id)
-	}
 }
 
 // Restart is a restart of Redis that forgot nothing that the model knows of: but since a grant may

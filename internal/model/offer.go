@@ -78,7 +78,7 @@ func (d *Downstream) Offer(tenant string, offers ...Offer) (out []Answer) {
 // offer offers the nth job of a call. entered says that it is in the bucket from now on.
 func (e *estimate) offer(o Offer, nth int64) (a Answer, entered bool) {
 	t := e.t
-	if j := t.Jobs[o.ID]; j != nil {
+	if j := e.remembered(t, o.ID); j != nil {
 		if a := e.standing(j, o); a.Status != "" {
 			return a, false
 		}
@@ -92,6 +92,9 @@ func (e *estimate) offer(o Offer, nth int64) (a Answer, entered bool) {
 	}
 	j := &Job{Tenant: t.Name, ID: o.ID, Body: o.Body, Call: o.Call, Since: o.due(e.Now) + nth,
 		MaxWait: o.MaxWait.Truncate(time.Millisecond), Token: "-", Next: "-"}
+	if before := e.remembered(t, o.ID); before != nil {
+		e.forget(t, before)
+	}
 	t.Jobs[o.ID] = j
 	e.count(t, "accepted")
 	a.Status = Accepted

@@ -17,11 +17,14 @@ type Policy struct {
 	MaxAttempts  int64
 	MaxThrottles int64
 	MaxWait      time.Duration // negative = for ever
+	Retention    time.Duration // how long the id of a job that ended is known
+	MaxEnds      int64         // of how many
 }
 
 // DefaultPolicy applies where nothing else is set.
 var DefaultPolicy = Policy{Rate: buckets.PerSecond(10), Depth: 1000, Weight: 1, OnFull: "reject",
-	MaxInFlight: 1000, MaxAttempts: 5, MaxThrottles: 100, MaxWait: -1}
+	MaxInFlight: 1000, MaxAttempts: 5, MaxThrottles: 100, MaxWait: -1,
+	Retention: time.Hour, MaxEnds: 100_000}
 
 // DownstreamPolicy is how a downstream is protected as a whole.
 type DownstreamPolicy struct {
@@ -32,6 +35,7 @@ type DownstreamPolicy struct {
 	Lead        time.Duration
 	Lease       time.Duration
 	MaxCrashes  int64
+	MaxEnds     int64  // ended jobs whose ids are known, of all tenants
 	Log         bool   // whether there is a departure log
 	Defaults    Policy // for every tenant's unset fields
 }
@@ -46,6 +50,8 @@ func (p Policy) or(q Policy) Policy {
 	fill(&p.MaxAttempts, q.MaxAttempts)
 	fill(&p.MaxThrottles, q.MaxThrottles)
 	fill(&p.MaxWait, q.MaxWait)
+	fill(&p.Retention, q.Retention)
+	fill(&p.MaxEnds, q.MaxEnds)
 	return p
 }
 
@@ -68,6 +74,7 @@ func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	fill(&p.Lead, 20*time.Millisecond)
 	fill(&p.Lease, 15*time.Second)
 	fill(&p.MaxCrashes, 3)
+	fill(&p.MaxEnds, 1_000_000)
 	opened := p.Log && !d.Policy.Log
 	d.Policy = p
 	if d.shared() {

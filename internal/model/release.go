@@ -20,6 +20,8 @@ type Ticket struct {
 func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
 	d.lost()
 	refiling := d.refile()
+	for i := 0; i < sweeps && d.sweep(0) > 0; i++ {
+	}
 	v := d.visit()
 	v.promote()
 	free := d.Free()

@@ -48,5 +48,5 @@ func (p Policy) MarshalJSON() ([]byte, error) { return setting.JSON((*shaper.Pol
 func Counters(c shaper.Counters) map[string]int64 {
 	return map[string]int64{"accepted": c.Accepted, "started": c.Started, "done": c.Done, "failed": c.Failed, "retried": c.Retried,
 		"throttled": c.Throttled, "dead": c.Dead, "expired": c.Expired, "cancelled": c.Cancelled, "dropped": c.Dropped,
-		"crashed": c.Crashed, "suspected": c.Suspected, "lost_tickets": c.LostTickets, "forgotten": c.Forgotten}
+		"crashed": c.Crashed, "suspected": c.Suspected, "lost_tickets": c.LostTickets, "forgotten": c.Forgotten, "evicted": c.Evicted}
 }

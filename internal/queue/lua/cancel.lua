@@ -17,8 +17,8 @@ allow_oom()
 local now, name, id = clock(), ARGV[2], ARGV[3]
 local ds = downstream(now)
 if call('HEXISTS', k_jobs(name), id) == 0 then
-  local ended = call('GET', k_end(name, id))
-  return ended and string.match(ended, '^%S+') or ''
+  local ended = end_of(name, call('HGET', k_tenant(name), 'pages'), id, now)
+  return ended and ended.how or ''
 end
 local j = state(name, id)
 if j and (j.state == 'x' or j.state == '?') then return 'dead' end

@@ -34,7 +34,7 @@
 -- most some hundred jobs; at most BATCH of them end in a call, and one more for each job beyond. At
 -- most BUDGET commands a call.
 
--- include base fields
+-- include fields known
 
 local FIELDS = 5 -- of a job in ARGV
 local now, name = clock(), ARGV[2]
@@ -50,13 +50,14 @@ local reply, nth = {}, 3 -- nth: where in ARGV the next job begins
 do
   local jobs, ids, prefix = k_jobs(name), {}, k_end(name, '')
   local waiting = call('LLEN', k_wait(name)) + call('ZCARD', k_back(name))
-  local own = call('HMGET', k_tenant(name), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time')
+  local own = call('HMGET', k_tenant(name), 'busy', 'ver', 'p:depth', 'p:rate', 'until', 'due', 'by_time', 'known', 'pages')
   local common = call('HMGET', K_DS, 'unknown', 'p:depth', 'p:rate', 'admit', 'rate', 'until', 'alive', 'schema')
   readable(common[8])
   local pause, common_pause, alive = tonumber(own[5] or 0), tonumber(common[6] or 0), tonumber(common[7] or 0)
   local depth, due, by_time = tonumber(own[3] or common[2] or fallback('p:depth')), tonumber(own[6] or 0), tonumber(own[7] or 0)
   local events, period = string.match(own[4] or common[3] or fallback('p:rate'), '^([1-9]%d*)/([1-9]%d*)$')
   local legible = pause and common_pause and alive and depth and due and by_time and events -- else the long way says what is not
+  local has_ends = (tonumber(own[8] or 0) or FOREVER) > now
   if legible and own[1] and waiting > 0 and not common[4] and (own[2] or common[1] ~= 'refuse') then
     local paused, step, note = math.max(pause, common_pause), period / events, '' -- note: see expect.lua
     if paused >= FOREVER then
@@ -72,6 +73,7 @@ do
     while nth <= #ARGV and #ids < room do
       local id, body = ARGV[nth], ARGV[nth + 4]
       if ARGV[nth + 1] ~= '0' or ARGV[nth + 2] ~= '0' or string.sub(body, 1, 2) ~= '0 ' or call('EXISTS', prefix .. id) == 1
+        or has_ends and find_end(name, own[9], id)
         or call('HSETNX', jobs, id, int(now + (nth - 3) / FIELDS) .. ' ' .. body) == 0 then
         break
       end
@@ -223,12 +225,11 @@ local room_in -- until_room, the same for all jobs of a call
 local function offer(id, delay, at, digest, body)
   local known = call('HGET', k_jobs(name), id)
   if known then return standing(id, digest, body, known) end
-  local before = call('GET', k_end(name, id))
+  local before = end_of(name, t.pages, id, now, num(t, 'known') <= now)
   if before then
-    local how, its_digest = string.match(before, '^(%S+) %S+ %S+ %S+ %S+ %S+ %S+ %S+ %S+ (%S+)')
-    how, its_digest = how or '', its_digest or '-' -- it may be nothing of ours
-    if its_digest == digest then return { 'accepted', 0, '0', '-1', how, '' } end
-    if not same(its_digest, digest, body) then return { 'conflict', 0, '0', '-1', how, '' } end
+    local how = before.how
+    if before.digest == brief(digest) then return { 'accepted', 0, '0', '-1', how, '' } end
+    if not same(before.digest, brief(digest), body) then return { 'conflict', 0, '0', '-1', how, '' } end
     if how == 'done' then return { 'duplicate', 0, '0', '-1', how, '' } end
   end
   if t.parked then return { 'parked', 0, '0', '10000000', '', 'parked' } end
@@ -248,11 +249,11 @@ local function offer(id, delay, at, digest, body)
 
   local since = math.max(at ~= '0' and tonumber(at) or now + delay, now)
   call('HSET', k_jobs(name), id, int(since + (nth - 3) / FIELDS) .. ' ' .. body)
-  if before then call('DEL', k_end(name, id)) end -- it ended undone, and begins anew
   for _, ending in ipairs(ends) do
     if call('ZREM', k_back(name), ending[1]) == 0 then call('LREM', k_wait(name), 1, ending[1]) end
     finished(ds, t, ending[1], ending[2], ending[3], '', now)
   end
+  if before then forget_end(ds, t, id, now) end -- it ended undone, and begins anew
   ended, level_now, waiting = ended + #ends, level_now - #ends + 1, waiting - #ends
   if read_header(int(since) .. ' ' .. body).max_wait > 0 then put(t, 'own_wait', '1') end
   agreed, says = consult(ds, rules, now, true)

@@ -4,17 +4,20 @@
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] tenant  [3] id
 --
--- Returns {body, state, how it ended, µs when it is due, µs when it died, place}; "" for what there
--- is not; place counts from 1, 0 = it does not wait
+-- Returns {body, state, how it ended (as k_end has it, see ends.lua), µs when it is due, µs when it
+-- died, place}; "" for what there is not; place counts from 1, 0 = it does not wait
 --
 -- Cost: O(1) for one of the first thousand, else O(waiting / 100), see place.lua.
 
--- include place
+-- include place ends
 
 readable(call('HGET', K_DS, 'schema'))
 local name, id = ARGV[2], ARGV[3]
 local body = call('HGET', k_jobs(name), id)
-if not body then return { '', '', call('GET', k_end(name, id)) or '', '', '', 0 } end
+if not body then
+  local ended = end_of(name, call('HGET', k_tenant(name), 'pages'), id, clock())
+  return { '', '', ended and ended.line or '', '', '', 0 }
+end
 local line = call('HGET', k_state(name), id) or ''
 local due = call('ZSCORE', k_later(name), id) or ''
 local waits = due == '' and (line == '' or string.sub(line, 1, 2) == 'w ')

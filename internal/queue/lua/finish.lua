@@ -88,10 +88,9 @@ end
 local function report(name, id, token, outcome, delay, text, next_token, late)
   local j = state(name, id)
   if not j then
-    local ended = call('GET', k_end(name, id))
-    if ended then
-      local how, last, next_job = string.match(ended, '^(%S+) %S+ %S+ %S+ (%S+) %S+ %S+ %S+ (%S+)')
-      if last == token then return replayed(how, next_job, next_token) end
+    local ended = end_of(name, call('HGET', k_tenant(name), 'pages'), id, now)
+    if ended and (ended.token == token or ended.token == string.sub(token, -TOKEN)) then
+      return replayed(ended.how, call('HGET', K_GAVE, next_token) or ended.next, next_token)
     end
     return { 'stale' }
   end
@@ -126,7 +125,12 @@ local function report(name, id, token, outcome, delay, text, next_token, late)
   local next_t, next_id, next_j, next_body
   if chains then
     next_t, next_id, next_j, next_body = take_next(next_token)
-    if next_t then j.next = next_t.name .. '/' .. next_id else place(token, -1) end
+    if next_t then
+      j.next = next_t.name .. '/' .. next_id
+      call('HSET', K_GAVE, next_token, j.next)
+    else
+      place(token, -1)
+    end
   end
   if not next_t then freed = true end
 

@@ -8,7 +8,7 @@
 --
 -- Cost: O(1). The hash stays until the last slot is more than an interval ago, so that a tenant
 -- that comes back does not start earlier, and for ten seconds at least, so that a repeated call
--- knows that the tenant was seen.
+-- knows that the tenant was seen; and while ids of its jobs are known.
 
 -- include tenant
 
@@ -21,7 +21,7 @@ local t = tenant(ds, name, now)
 local dead = call('ZCARD', k_dead(name))
 if level(name) > 0 or busy(t) > 0 or dead > 0 then return { level(name), busy(t), dead } end
 call('HDEL', t.key, 'ver', 'until', tenant_policy())
-call('PEXPIRE', t.key, int(math.ceil(2 * t.timeline.step / 1000) + 10000))
+call('PEXPIRE', t.key, int(math.ceil(math.max(2 * t.timeline.step, num(t, 'known') - now) / 1000) + 10000))
 call('ZREM', K_TENANTS, name)
 call('ZREM', K_DUE, name)
 call('ZREM', K_READY, name)

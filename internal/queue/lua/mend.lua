@@ -58,7 +58,7 @@ local function each(scanned, step, look)
 end
 
 -- gone is the kind of an entry that has no job.
-local function gone(id) return call('EXISTS', k_end(name, id)) == 1 and 'stray' or 'body' end
+local function gone(id) return end_of(name, t.pages, id, now) and 'stray' or 'body' end
 
 -- entry looks at an entry of a sorted set, whose job should be in the state `letter`. If it is in
 -- another one, and is where that says, the entry is outdated; else the state is. With `anew`, a
@@ -165,7 +165,7 @@ local function missing(id)
     if find('stray', id) then call('LREM', list, -1, id) end
   end
   if at[1] or call('LPOS', list, id, 'RANK', -1, 'MAXLEN', FAR) then return end
-  if call('EXISTS', k_end(name, id)) == 1 then
+  if end_of(name, t.pages, id, now) then
     if find('ended', id) then call('HDEL', k_jobs(name), id) end
     return
   end

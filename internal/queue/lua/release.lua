@@ -15,6 +15,8 @@
 
 -- include held refile
 
+local SWEEPS = 5 -- pages of ends that a call takes ends off
+
 allow_oom()
 local now = clock()
 local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -99,6 +101,9 @@ end)
 if back(K_RUN, 'run', lease_end, 700, function(t, id, j) crashed(ds, t, id, j, now) end) or ds.losing then more = true end
 
 if refile(ds, cache, now) then more = true end
+for _ = 1, SWEEPS do
+  if sweep(ds, 0, now) == 0 then break end
+end
 if promote(ds, cache, now) then more = true end
 local free = places(ds, now)
 local cap = tonumber(ds.cap or 0)

@@ -47,6 +47,8 @@ local K_POOLS   = PREFIX .. 'pools'    -- HASH   pool -> "places µs", pool:n ->
 local K_TENANTS = PREFIX .. 'tenants'  -- ZSET   tenant -> µs since when it is idle, FOREVER while it is busy
 local K_LOG     = PREFIX .. 'log'      -- STREAM the departure log, see log.lua
 local K_NAMED   = PREFIX .. 'named'    -- ZSET   tenant -> generation of the configuration that named it last
+local K_ENDS    = PREFIX .. 'ends'     -- ZSET   "tenant:page" of k_page -> µs when the oldest end in it is over
+local K_GAVE    = PREFIX .. 'gave'     -- HASH   token -> "tenant/id"; running jobs that finish gave
 local K_CONFIGS = PREFIX .. 'configs'  -- ZSET   digest of a configuration -> µs when a daemon with it looked last
 -- The channel of signals: "w" something is due earlier, "t" tickets are on their way, "c tenant id"
 -- that job was cancelled, "p" the downstream is paused, "p tenant" that tenant is.
@@ -60,7 +62,9 @@ local function k_jobs(name) return PREFIX .. 'j:' .. name end    -- HASH   id ->
 local function k_state(name) return PREFIX .. 's:' .. name end   -- HASH   id -> state; absent until a job first leaves its bucket
 local function k_outs(name) return PREFIX .. 'o:' .. name end    -- ZSET   id -> since; jobs whose tickets are out, oldest first
 local function k_dead(name) return PREFIX .. 'x:' .. name end    -- ZSET   id -> µs when it died
--- STRING with TTL: how a job ended
+-- LIST with TTL: ids of ended jobs, and how each ended, see ends.lua
+local function k_page(name, page) return PREFIX .. 'k:' .. name .. ':' .. page end
+-- STRING with TTL: how a job ended, with its result
 local function k_end(name, id) return PREFIX .. 'e:' .. name .. ':' .. id end
 -- STRING with TTL: the job that was granted on a ticket released for another one
 local function k_receipt(token) return PREFIX .. 'g:' .. token end

@@ -15,7 +15,7 @@
 --   slot       µs, of its last start
 --   since      µs, by which those that came back are in order
 --   next       "tenant/id" of the job that was granted to the call which finished this one, so that
---              its replay can answer the same
+--              its replay can answer the same; of a job that ended K_GAVE says it
 --   reason     why it is dead, or -; followed by ",throttles=N", ",suspect=N" and ",blamed=N" where
 --              N > 0, and by ",granted"
 --   throttles  starts that max_throttles bounds, since it was accepted or requeued: after them the
@@ -28,7 +28,7 @@
 --   What newer versions of the same major add to a state are more such marks, behind a comma; what
 --   they add to a body's first line are more words at its end. Both are kept, and ignored.
 
--- include tenant
+-- include ends
 
 local function fresh(since)
   return { state = 'w', releases = 0, attempts = 0, forgiven = 0, crashes = 0, token = '-', slot = 0, since = since, next = '-',
@@ -116,7 +116,8 @@ local function called_off(j)
   end
 end
 
--- finished records how a job ended, and forgets the rest. text is its result or error.
+-- finished records how a job ended, and forgets the rest. text is its result or error, and kept only
+-- of a job whose producer gave it a retention.
 local function finished(ds, t, id, j, how, text, now)
   local name = t.name
   local body = call('HGET', k_jobs(name), id) or '0 0 0 0 0 -\n-\n'
@@ -124,9 +125,15 @@ local function finished(ds, t, id, j, how, text, now)
   local retention = header.retention > 0 and header.retention or rule_number(ds, t, 'p:keep')
   call('HDEL', k_jobs(name), id)
   call('HDEL', k_state(name), id)
-  call('SET', k_end(name, id), table.concat({ how, int(j.attempts), int(j.forgiven), int(j.crashes), j.token, int(j.slot),
-    int(header.since or 0), int(now), j.next, header.digest }, ' ') .. '\n' .. (string.match(body, '\n([^\n]*)\n') or '-') .. '\n' .. text,
-    'PX', int(retention))
+  local kind = string.match(body, '\n([^\n]*)\n') or '-'
+  if header.retention > 0 then
+    call('SET', k_end(name, id), table.concat({ how, int(j.attempts), int(j.forgiven), int(j.crashes), j.token, int(j.slot),
+      int(header.since), int(now), j.next, header.digest }, ' ') .. '\n' .. kind .. '\n' .. text, 'PX', int(retention))
+  end
+  local starts = int(j.attempts)
+  if j.forgiven + j.crashes > 0 then starts = starts .. ',' .. int(j.forgiven) .. ',' .. int(j.crashes) end
+  remember(ds, t, id, table.concat({ letter_of(how), int(math.ceil(retention / 1000)), starts, string.sub(j.token, -TOKEN), int(now), int(now - header.since),
+    j.slot > 0 and int(now - j.slot) or '-', brief(header.digest), kind }, ' '), now)
   count(ds, t, how)
 end
 
@@ -167,6 +174,7 @@ local function left(ds, t, id, j, keep)
     add(ds, 'out', -1)
   elseif j.state == 'r' or j.state == 'c' then
     call('ZREM', K_RUN, member)
+    call('HDEL', K_GAVE, j.token)
     add(t, 'run', -1)
     add(ds, 'run', -1)
     if not keep then place(j.token, -1) end

@@ -10,9 +10,9 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call, and no others: a table is made anew at each call, and costs
 -- what it holds.
-local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'far', 'spared_from', 'spared_until', 'places', 'alive',
+local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'far', 'spared_from', 'spared_until', 'places', 'alive', 'ends',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
-local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'healing', 'behind', 'took', 'own_wait', 'by_time',
+local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'healing', 'behind', 'took', 'own_wait', 'by_time', 'pages', 'known',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
 
 -- notice_step notices that the clock stepped back since the last release, and keeps the sum of such
@@ -229,7 +229,8 @@ local function settle(ds, t, now)
     save(t)
     if not t.ver then
       local dead = call('EXISTS', k_dead(name)) * DEAD_AGE / 1000 -- and as long as it has dead jobs to show
-      call('PEXPIRE', t.key, int(IDLE_TTL + dead + math.ceil(2 * t.timeline.step / 1000)))
+      local known = math.ceil((num(t, 'known') - now) / 1000) -- and as long as ids of its jobs are known
+      call('PEXPIRE', t.key, int(math.max(IDLE_TTL + dead, known) + math.ceil(2 * t.timeline.step / 1000)))
     end
     call('ZADD', K_TENANTS, int(now), name)
   end
