@@ -26,7 +26,8 @@ func doctorCommand() *cli.Command {
 			"does the same when it starts, and refuses to run where a line says refuse.\n\n" +
 			"Then it compares the books of a downstream: whether each job of each tenant is in exactly one place, and whether the\n" +
 			"counts are right. A write that a failover lost, or that somebody made by hand, leaves them wrong. Schedulers mend most\n" +
-			"of that within minutes; --repair mends all of it now, and says what was wrong. Both are safe while jobs run.\n\n" +
+			"of that within minutes; --repair mends all of it now, and says what was wrong. Both are safe while jobs run. A note says\n" +
+			"how much memory the policies in force let the downstream take; results, and jobs that are dead, come on top.\n\n" +
 			"Exit codes: 0 fit, perhaps with warnings, and the books are right or were mended; 1 unfit, or wrong books; 69 Redis\n" +
 			"does not answer; 65 no such downstream; 64 usage.",
 		Flags:  cmdline.Flags(&cli.BoolFlag{Name: "repair", Usage: "mend the books of the downstream"}),
@@ -142,6 +143,15 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 		}
 		return nil
 	}
+	stats, err := admin.Stats(c.Context, true)
+	if err != nil {
+		return err
+	}
+	all.Note++
+	n := redisurl.Problem{Severity: redisurl.Note, Text: "downstream " + downstream + ": " + need(stats)}
+	if err := print(finding{n.Severity.String(), n.Node, n.Text, n.Fix}, n.String()); err != nil {
+		return err
+	}
 	faults, err := admin.Books(c.Context, repair)
 	if err != nil {
 		return err
@@ -178,6 +188,26 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 		}
 	}
 	return nil
+}
+
+// What Redis keeps of a job, in bytes: while it waits, besides its payload, and once it has ended.
+const (
+	waitingSize = 300
+	endedSize   = 120
+)
+
+// need says how much of Redis the policies in force let the known tenants of a downstream take.
+func need(s shaper.Stats) string {
+	waiting, ended := 0, 0
+	for _, t := range s.ByTenant {
+		waiting += t.Effective.Depth
+		ended += t.Effective.MaxEnds
+	}
+	ended = min(ended, s.Policy.MaxEnds)
+	mb := func(n, size int) string { return fmt.Sprintf("%.1f MB", float64(n)*float64(size)/1e6) }
+	return fmt.Sprintf("its policies let %d jobs wait, %s and their payloads (%s where each has %d KiB), and %d ended jobs be known, %s; tenants so far: %d",
+		waiting, mb(waiting, waitingSize), mb(waiting, waitingSize+shaper.DefaultMaxPayload), shaper.DefaultMaxPayload>>10,
+		ended, mb(ended, endedSize), len(s.ByTenant))
 }
 
 // String is what the last line says about the store.

@@ -23,7 +23,9 @@ func TestDoctorMendsTheBooks(t *testing.T) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 	}
-	c.says("doctor --downstream d", "fit to keep jobs")
+	c.says("tenants set acme --downstream d --depth 500 --max-ends 2000")
+	c.says("doctor --downstream d", "fit to keep jobs",
+		"note: downstream d: its policies let 500 jobs wait, 0.1 MB and their payloads (32.9 MB where each has 64 KiB), and 2000 ended jobs be known, 0.2 MB; tenants so far: 1")
 	if err := c.server.Client().LRem(t.Context(), "shaper:{d}:w:acme", 1, "one").Err(); err != nil {
 		t.Fatal(err)
 	}
