@@ -5,23 +5,21 @@ import (
 	"time"
 )
 
-// redisClock tells at which local instant a slot, which is an instant of Redis' clock, has surely
-// come.
+// redisClock tells at which local instants a slot, which is an instant of Redis' clock, can be used.
 //
 // Each call that grants a slot says what Redis' clock read at some moment between its request and
 // its reply. So the offset of the clocks, local − Redis, is at least request − reading and at most
-// reply − reading (F. Cristian, Probabilistic clock synchronization, 1989). From one call alone
-// only the latter is safe, and it delays the start by as much as the reply was late. But the offset
-// is the same for all calls, so the least of their upper bounds holds for each: it is as tight as
-// the fastest reply, and as even.
+// reply − reading (F. Cristian, Probabilistic clock synchronization, 1989). The offset is the same
+// for all calls, so the closest of their bounds hold for each: they are as far apart as the fastest
+// round trip took, and as even.
 //
-// Clocks drift apart, so a bound grows with its age. A clock that stepped contradicts the bound:
-// then only the newest call counts; and a step too small to contradict it is shorter than that call
+// Clocks drift apart, so bounds widen with their age. A clock that stepped contradicts them: then
+// only the newest call counts; and a step too small to contradict them is shorter than that call
 // took. The zero value knows nothing yet. It is safe for concurrent use.
 type redisClock struct {
 	mu           sync.Mutex
 	local, redis time.Time     // an instant of each clock, from which the offset is counted
-	bound        time.Duration // the offset is at most this
+	least, most  time.Duration // the offset is between these
 	told         time.Time     // when that was learnt; zero = nothing is known
 }
 
@@ -29,24 +27,62 @@ type redisClock struct {
 // worse.
 const maxDrift = 100
 
-// instant returns the local instant at which a slot has come. A call that lasted from asked to told
-// said that the slot was wait ahead of Redis' clock. The instant is no earlier than asked + wait,
-// and no later than told + wait.
-func (k *redisClock) instant(slot time.Time, wait time.Duration, asked, told time.Time) time.Time {
+// window is when a start may use its slot.
+type window struct {
+	least       time.Time // the slot has come no earlier than this
+	likely      time.Time // when it has come if both ways to Redis take the same time
+	from, until time.Time // a start happens between these; if until is earlier, not at all
+}
+
+// window returns when a slot can be used. A call that lasted from asked to told said that the slot
+// was wait ahead of Redis' clock.
+//
+// A start waits until the slot has surely come, and happens while it is surely no more than tau
+// over. Where the round trip leaves less than a quarter of tau in between, no clock can prove more,
+// and one thing is taken for granted: that the ways to Redis and back take about the same time. By
+// that a start is at most tau late. And where the slot has surely come only after three quarters of
+// tau by that, the start does not wait for the last of the doubt: it is early if the way back takes
+// less than a quarter of the round trip, and the slot is taken for missed where that does not help.
+func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told time.Time) window {
+	least, most := k.bounds(slot.Add(-wait), asked, told)
+	since := slot.Sub(k.redis)
+	w := window{least: k.local.Add(since + least), likely: k.local.Add(since + (least+most)/2)}
+	w.from = earlier(k.local.Add(since+most), later(w.likely.Add(tau*3/4), k.local.Add(since+most-(most-least)/4)))
+	w.until = later(w.least.Add(tau), earlier(w.likely.Add(tau), w.from.Add(tau/4)))
+	return w
+}
+
+// bounds are those of the offset, with what a call adds that read Redis' clock.
+func (k *redisClock) bounds(reading, asked, told time.Time) (least, most time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	reading := slot.Add(-wait)
-	if k.told.IsZero() {
+	first := k.told.IsZero()
+	if first {
 		k.local, k.redis = told, reading
 	}
 	ahead := reading.Sub(k.redis)
-	least, most := asked.Sub(k.local)-ahead, told.Sub(k.local)-ahead
-	if !k.told.IsZero() {
-		k.bound += max(0, told.Sub(k.told)) * maxDrift / 1_000_000
+	least, most = asked.Sub(k.local)-ahead, told.Sub(k.local)-ahead
+	if !first {
+		age := max(0, told.Sub(k.told)) * maxDrift / 1_000_000
+		k.least, k.most = k.least-age, k.most+age
 	}
-	if k.told.IsZero() || most < k.bound || k.bound < least {
-		k.bound = most
+	if first || most < k.least || k.most < least {
+		k.least, k.most = least, most
 	}
-	k.told = told
-	return k.local.Add(slot.Sub(k.redis) + k.bound)
+	k.least, k.most, k.told = max(k.least, least), min(k.most, most), told
+	return k.least, k.most
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }

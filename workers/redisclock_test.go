@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+const tau = 20 * time.Millisecond
+
 // twoClocks are a local clock and Redis', which is off by some, drifts, and may step.
 type twoClocks struct {
 	now    time.Time     // local
@@ -45,7 +47,7 @@ func TestSlotHasComeByBothClocks(t *testing.T) {
 		for range 200 {
 			wait := c.upTo(60 * time.Millisecond).Truncate(time.Microsecond)
 			slot, asked, told, comes := c.call(wait, c.upTo(2*time.Millisecond), c.upTo(5*time.Millisecond))
-			at := k.instant(slot, wait, asked, told)
+			at := k.window(slot, wait, tau, asked, told).from
 			// Redis counts in µs, and drifts a little during the wait.
 			if early := comes.Sub(at); early > 10*time.Microsecond {
 				t.Fatalf("%v before its slot, drift %d", early, c.drift)
@@ -69,7 +71,7 @@ func TestStartsAreAsEvenAsTheFastestReply(t *testing.T) {
 			reply += c.upTo(10 * time.Millisecond)
 		}
 		slot, asked, told, comes := c.call(wait, c.upTo(time.Millisecond), reply)
-		if late := k.instant(slot, wait, asked, told).Sub(comes); late < 0 || late > fastest+20*time.Microsecond {
+		if late := k.window(slot, wait, tau, asked, told).from.Sub(comes); late < 0 || late > fastest+20*time.Microsecond {
 			t.Fatalf("call %d: %v after its slot, want about %v", n, late, fastest)
 		}
 		c.pass(c.upTo(time.Millisecond))
@@ -87,9 +89,38 @@ func TestClockThatSteps(t *testing.T) {
 				c.off += step
 			}
 			slot, asked, told, comes := c.call(wait, way, way)
-			if late := k.instant(slot, wait, asked, told).Sub(comes); late < -time.Microsecond || late > 2*way {
+			if late := k.window(slot, wait, tau, asked, told).from.Sub(comes); late < -time.Microsecond || late > 2*way {
 				t.Fatalf("step of %v, call %d: %v after its slot, want 0 to %v", step, n, late, 2*way)
 			}
+		}
+	}
+}
+
+// TestWindowFromFarAway: from far away a start is in its slot too, if both ways to Redis take about
+// the same time. Whatever they take, none is early where a start can wait for certainty; and there
+// is no window where the way is too long for the tolerance.
+func TestWindowFromFarAway(t *testing.T) {
+	const wait = 100 * time.Millisecond
+	for _, tc := range []struct {
+		request, reply time.Duration
+		none           bool
+	}{
+		{0, 0, false}, {5, 5, false}, {0, 10, false}, {10, 0, false}, {10, 10, false}, {0, 28, false}, {15, 15, false}, {25, 25, false}, {21, 29, false},
+		{100, 100, true}, {50, 50, true},
+	} {
+		var k redisClock
+		c := twoClocks{now: time.Now(), chance: rand.New(rand.NewPCG(1, 2))}
+		slot, asked, told, comes := c.call(wait, tc.request*time.Millisecond, tc.reply*time.Millisecond)
+		w := k.window(slot, wait, tau, asked, told)
+		from, until := w.from.Sub(comes), w.until.Sub(comes)
+		skew := (tc.request - tc.reply).Abs() * time.Millisecond / 2
+		switch {
+		case tc.none:
+			if until > from {
+				t.Errorf("%d ms there, %d back: between %v and %v after the slot, want never", tc.request, tc.reply, from, until)
+			}
+		case from < 0 || until < from || until > tau+skew:
+			t.Errorf("%d ms there, %d back: between %v and %v after the slot, want at most %v", tc.request, tc.reply, from, until, tau+skew)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 type start struct {
 	grant *queue.Grant
 	asked time.Time // before the call that granted the slot
-	at    time.Time // when the slot has surely come, see redisClock
+	in    window    // when the slot can be used
 	end   context.CancelCauseFunc
 	ctx   context.Context
 
@@ -109,7 +109,7 @@ func (p *Pool) enter(t queue.Ticket) *start {
 // granted enters a start into the books of the pool, so that its lease is kept up. err says that
 // its job cannot be read.
 func (p *Pool) granted(g *queue.Grant, asked time.Time, err error) *start {
-	s := &start{grant: g, asked: asked, at: p.clock.instant(g.Slot, g.Ahead, asked, time.Now())}
+	s := &start{grant: g, asked: asked, in: p.clock.window(g.Slot, g.Ahead, g.Tolerance, asked, time.Now())}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.wait, s.recall = context.WithCancel(p.hold)
 	p.mu.Lock()
@@ -232,10 +232,10 @@ func (p *Pool) again(s *start) bool {
 		p.forget(s)
 		return false
 	}
-	at := p.clock.instant(grant.Slot, grant.Ahead, asked, time.Now())
+	in := p.clock.window(grant.Slot, grant.Ahead, grant.Tolerance, asked, time.Now())
 	p.mu.Lock()
 	delete(p.running, s.grant.Token)
-	s.grant, s.asked, s.at, s.changing = grant, asked, at, false
+	s.grant, s.asked, s.in, s.changing = grant, asked, in, false
 	p.running[token] = s
 	p.pauses.check(s)
 	p.mu.Unlock()
@@ -256,20 +256,18 @@ const (
 // its context (a handler keeps its place as long as it runs), and returns what to report. A panic
 // and runtime.Goexit are errors.
 //
-// The wait is anchored on both ends of the calls that grant slots. It ends when the slot has surely
-// come, judging by the reply to this call or to one that was answered faster (redisClock); and no
-// later than request + wait + τ, since Redis' clock reached the instant of the grant no earlier
-// than the request was sent. A start that misses that asks for another slot.
+// The wait is anchored on both ends of the calls that grant slots, see redisClock. A start that
+// comes after its window asks for another slot.
 func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse) {
-	g, at := s.grant, s.at
-	ctx, cancel := context.WithDeadlineCause(s.ctx, at.Add(g.Timeout), errTimeout)
+	g := s.grant
+	ctx, cancel := context.WithDeadlineCause(s.ctx, s.in.from.Add(g.Timeout), errTimeout)
 	defer cancel()
 	ctx = WithJob(ctx, Info{ID: g.ID, Tenant: g.Tenant, Downstream: p.q.Downstream, Type: g.Type,
 		Attempt: g.Attempt, Slot: g.Slot, Timeout: g.Timeout})
 	base, fault := p.cfg.base()
 	ctx, stop := endsWith(ctx, base)
 	defer stop()
-	slot := s.asked.Add(g.Ahead) // or a little earlier
+	var began time.Time
 	// This runs in a goroutine of asynq's, so that Goexit ends only the handler. That goroutine
 	// also does the sleeping, so that no switch follows the sleep.
 	err := p.tasks.run(ctx, base, g, func(ctx context.Context, task *asynq.Task) {
@@ -284,13 +282,14 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 				p.consult(ctx, g, task, lost, &f)
 			}
 		}()
-		if precise.SleepUntil(s.wait, at) != nil || s.ctx.Err() != nil {
+		if precise.SleepUntil(s.wait, s.in.from) != nil || s.ctx.Err() != nil {
 			how = calledOff
 			return
 		}
 		// Nothing comes between this look at the clock and the handler, where a busy machine could
 		// lose time.
-		if late = time.Since(slot); late > g.Tolerance {
+		began = time.Now()
+		if late = began.Sub(s.in.least); began.After(s.in.until) {
 			return
 		}
 		how = hasStarted
@@ -311,9 +310,8 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 		return f, late, calledOff
 	}
 	if how == hasStarted {
-		// The slot came at `at`, or a little earlier: closer than by this call alone.
-		f.Began = queue.BeganAfter(late - at.Sub(slot))
-		p.cfg.Metrics.handled(time.Since(slot.Add(late)))
+		f.Began = queue.BeganAfter(began.Sub(s.in.likely))
+		p.cfg.Metrics.handled(time.Since(began))
 	}
 	return f, late, how
 }
