@@ -18,7 +18,7 @@ func TestPoliciesRoundTrip(t *testing.T) {
 	tenant := Policy{Rate: rate(3, 333333*time.Microsecond), Depth: 2, Weight: 3, OnFull: Block, MaxInFlight: 4, MaxAttempts: 5, MaxThrottles: 6,
 		Backoff: Backoff{time.Second, time.Minute}, Timeout: 6 * time.Second, MaxWait: -1, Retention: 7 * time.Minute, MaxEnds: 14}
 	ds := DownstreamPolicy{Rate: rate(1, 90*time.Second), Spacing: SharedSpacing, MaxInFlight: 8, UnknownTenants: RefuseUnknown, Tolerance: 9 * time.Millisecond,
-		Lead: 10 * time.Millisecond, Lease: 11 * time.Second, MaxCrashes: 12, MaxEnds: 15, DepartureLog: 13, Defaults: tenant}
+		Lead: 10 * time.Millisecond, MaxLead: 200 * time.Millisecond, Lease: 11 * time.Second, MaxCrashes: 12, MaxEnds: 15, DepartureLog: 13, Defaults: tenant}
 	w.setDownstream(ds)
 	w.set("a", tenant)
 	if got, err := w.admin.Downstream(t.Context()); err != nil || !reflect.DeepEqual(got, ds) {
@@ -170,14 +170,14 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	}
 	w.must(w.rdb.Del(ctx, w.q.TenantKey("passing")).Err())
 	w.pass(25 * hour)
-	_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1)
+	_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1, 0)
 	w.must(err)
 	if l, err := w.admin.Names(ctx, false); err != nil || !slices.Equal(l, []string{"dead", "known"}) {
 		t.Errorf("names %v, %v", l, err)
 	}
 	w.must(w.rdb.Del(ctx, w.q.TenantKey("dead")).Err())
 	w.pass(91 * 24 * hour)
-	_, err = w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1)
+	_, err = w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1, 0)
 	w.must(err)
 	if keys := w.rdb.Keys(ctx, "*:dead").Val(); len(keys) > 0 {
 		t.Errorf("a tenant that is forgotten left %v behind", keys)

@@ -16,7 +16,8 @@ type exact struct {
 	slot    int64    // that slot
 	seen    int64
 	rate    buckets.Rate
-	known   bool // Redis held something of the tenant before it restarted last
+	ahead   int64 // µs after the epoch before which a forgotten slot lies
+	known   bool  // Redis held something of the tenant before it restarted last
 }
 
 func interval(r buckets.Rate) *big.Rat { return big.NewRat(r.Period.Microseconds(), r.Events) }
@@ -46,9 +47,9 @@ func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 		return e
 	}
 	e.seen = now
-	// What was forgotten was no departure before the next one, and less than a hold after the
+	// What was forgotten was no departure before the next one, and less than ahead after the
 	// restart.
-	latest := whole(epoch + hold)
+	latest := whole(epoch + e.ahead)
 	if e.granted && e.next().Cmp(latest) >= 0 {
 		return e
 	}

@@ -27,8 +27,9 @@ const (
 	second = int64(1_000_000) // µs
 	milli  = int64(1_000)
 
-	t0   = 2_000_000_000_123_456 // where pretended clocks begin; miniredis prints 2000000000000000 as 2e+15, and cannot read it
-	hold = 60 * milli            // 2 × lead + tolerance, by default
+	t0    = 2_000_000_000_123_456 // where pretended clocks begin; miniredis prints 2000000000000000 as 2e+15, and cannot read it
+	hold  = 60 * milli            // 2 × lead + tolerance, by default
+	ahead = 340 * milli           // lead + longest lead + tolerance, by default
 )
 
 var worlds atomic.Int64
@@ -135,7 +136,7 @@ const ticketTTL = 5 * time.Second
 // release asks for up to limit tickets.
 func (w *world) release(limit int) (tickets []queue.Ticket, wait time.Duration, more bool) {
 	w.t.Helper()
-	v, err := w.q.Run(w.t.Context(), queue.ReleaseScript, "release", limit, queue.Micros(ticketTTL), 0)
+	v, err := w.q.Run(w.t.Context(), queue.ReleaseScript, "release", limit, queue.Micros(ticketTTL), 0, 0)
 	w.must(err)
 	r := queue.ReplyOf(v)
 	us := r.Int()

@@ -55,7 +55,7 @@ type tenantView struct {
 // Fields of the hashes that the model knows of, besides the counters.
 var (
 	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
-	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive", "turn", "turn_until"}, bothFields...)
+	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive", "far", "reach", "calm", "turn", "turn_until"}, bothFields...)
 	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
 	noLines, noWords = []model.Line{}, []string{}
 )
@@ -214,9 +214,12 @@ func modelled(d *model.Downstream, names []string) view {
 		all += m.RunN
 	}
 	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "spared_from", d.SparedFrom, "spared_until", d.SparedUntil, "places", d.Places,
-		"alive", d.Alive, "turn", d.Turned, "turn_until", d.TurnUntil, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
+		"alive", d.Alive, "far", d.Far.Microseconds(), "reach", d.Reach.Microseconds(), "calm", d.Calm, "turn", d.Turned, "turn_until", d.TurnUntil, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
 	for name, p := range d.Pools {
 		v.Pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)
+		if p.Trip > 0 {
+			v.Pools[name+":d"] = fmt.Sprint(p.Trip.Microseconds())
+		}
 	}
 	for name, n := range running {
 		v.Pools[name+":n"] = fmt.Sprint(n)
@@ -325,6 +328,9 @@ func (p *player) byTheBook() {
 			want = max(want, p.common.earliest(common, now, p.epoch, mGrace))
 			p.common.grant(common, slot, now, p.epoch, 0)
 		}
+		if need := p.m.Need(); need > 0 {
+			want = max(want, now+need) // none that no worker hears of in time
+		}
 		keep := int64(0)
 		if len(f) > 10 {
 			keep = atoi(f[10])
@@ -353,7 +359,7 @@ func (p *player) byTheBook() {
 
 func (p *player) exactly(tenant string) *exact {
 	if p.exacts[tenant] == nil {
-		p.exacts[tenant] = &exact{}
+		p.exacts[tenant] = &exact{ahead: p.m.Ahead}
 	}
 	return p.exacts[tenant]
 }
@@ -393,9 +399,9 @@ func (p *player) filed(t *model.Tenant) error {
 	}
 	latest, _ := p.likely(t)
 	if len(t.Waiting()) == 0 {
-		latest = max(latest, t.Later.Lines()[0].At+mLead)
+		latest = max(latest, t.Later.Lines()[0].At+p.lead())
 	}
-	if latest = max(latest, t.Until+mLead); at > latest {
+	if latest = max(latest, t.Until+p.lead()); at > latest {
 		return fmt.Errorf("%s is filed under %d, %d µs after its head may leave", t.Name, at, at-latest)
 	}
 	return nil

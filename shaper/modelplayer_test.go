@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"reflect"
@@ -103,6 +104,7 @@ type player struct {
 	common   exact
 	booked   int // entries of the log that were held to the book
 	epoch    int64
+	trip     time.Duration    // of the scheduler
 	left     map[string]int64 // when the ticket of "tenant id" left
 	calls    []call
 	order    func(*model.Job) // is told of every first attempt
@@ -115,10 +117,10 @@ type player struct {
 	reply    any // of the last read; nil after a call
 }
 
-const (
-	mLead  = 20 * milli
-	mGrace = 10 * milli
-)
+const mGrace = 10 * milli
+
+// lead is how long before its slot a ticket leaves.
+func (p *player) lead() int64 { return 20*milli + p.m.Reach.Microseconds() }
 
 func newPlayer(w *world, seed uint64, happened *sync.Map, names ...string) *player {
 	return &player{world: w, r: rand.New(rand.NewPCG(seed, 0)), happened: happened, names: names, epoch: 1,
@@ -145,7 +147,7 @@ var mustHappen = []string{"offer accepted", "offer duplicate", "offer conflict",
 	"gate true paused", "gate false ", "gate false gone", "gate false early", "finish done", "finish retry",
 	"finish dead", "finish back", "finish cancelled", "finish stale", "next", "cancel ", "cancel cancelled", "cancel running",
 	"cancel done", "dead requeue 0", "dead requeue 1", "dead forget 0", "lost ticket", "crash", "blamed", "suspected", "set aside", "spared lease",
-	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart", "kept its place",
+	"gate other", "gate stale", "receipt", "another went back", "next that was out", "called off", "dead by throttles", "uncharged", "begun by a beat", "batch of a tenant", "batch of tenants", "restart", "kept its place", "longer lead", "shorter lead",
 	"end evicted", "end over"}
 
 func (p *player) seen(what string) { p.happened.Store(what, true) }
@@ -348,6 +350,9 @@ func (p *player) stepRestart() {
 	p.must(p.rdb.HSet(p.t.Context(), p.q.DownstreamKey(), "rid", "another").Err())
 	p.epoch = p.now
 	p.model().Restart()
+	for _, e := range append(slices.Collect(maps.Values(p.exacts)), &p.common) {
+		e.ahead = p.m.Ahead
+	}
 	p.policyOfAll(p.m.Policy) // a call that notices it
 }
 

@@ -8,7 +8,12 @@ import (
 	"github.com/jobshaper/jobshaper/internal/model"
 )
 
-func (p *player) stepRelease() { p.release(1+p.r.IntN(4), 1+p.r.IntN(2)) }
+func (p *player) stepRelease() {
+	if p.r.IntN(8) == 0 {
+		p.trip = p.distance()
+	}
+	p.release(1+p.r.IntN(4), 1+p.r.IntN(2))
+}
 
 // release asks for tickets. Those of all calls but the last are lost.
 func (p *player) release(limit, times int) {
@@ -17,11 +22,12 @@ func (p *player) release(limit, times int) {
 		var tickets []model.Ticket
 		var wait int64
 		var more bool
-		p.both(fmt.Sprint("release ", limit), func(q model.Queue) string {
-			tickets, wait, more = q.Release(limit, ticketTTL)
+		reach := p.m.Reach
+		p.both(fmt.Sprint("release ", limit, ", ", p.trip, " away"), func(q model.Queue) string {
+			tickets, wait, more = q.Release(limit, ticketTTL, p.trip)
 			return fmt.Sprint(tickets, wait, more)
 		})
-		for name, happened := range map[string]bool{"lost ticket": p.m.Counts["lost_tickets"] > lost, "crash": p.m.Counts["crashed"] > crashed, "suspected": p.m.Counts["suspected"] > suspected,
+		for name, happened := range map[string]bool{"longer lead": p.m.Reach > reach, "shorter lead": p.m.Reach < reach, "lost ticket": p.m.Counts["lost_tickets"] > lost, "crash": p.m.Counts["crashed"] > crashed, "suspected": p.m.Counts["suspected"] > suspected,
 			"blamed": p.m.Counts["crashed"]-crashed > p.m.Counts["suspected"]-suspected, "set aside": p.setAside(),
 			"spared lease": p.m.Running.Len() > 0 && p.m.Running.Lines()[0].At <= p.now} {
 			if happened {
@@ -64,7 +70,7 @@ func (p *player) idle(wait int64) {
 			continue
 		}
 		_, at := p.likely(t)
-		if late := p.now + wait - (at - mLead); wait < 0 || late > 0 {
+		if late := p.now + wait - (at - p.lead()); wait < 0 || late > 0 {
 			p.t.Errorf("the scheduler sleeps %d µs, and the head of %s may leave %d µs earlier", wait, t.Name, late)
 		}
 	}
@@ -73,7 +79,7 @@ func (p *player) idle(wait int64) {
 // ripe reports whether a tenant's head may leave now, by the book.
 func (p *player) ripe(t *model.Tenant) bool {
 	_, at := p.likely(t)
-	return t.Until <= p.now && p.m.Until <= p.now && !p.full(t) && at <= p.now+mLead
+	return t.Until <= p.now && p.m.Until <= p.now && !p.full(t) && at <= p.now+p.lead()
 }
 
 // releasable reports whether a tenant has a job that may start.
@@ -180,6 +186,11 @@ func (p *player) stepBeat() {
 	p.beat(fmt.Sprint("p", 1+p.r.IntN(2)), 1+p.r.IntN(4)*p.r.IntN(2), pick(p.r, []time.Duration{time.Minute, time.Minute, 3 * time.Second}))
 }
 
+// distance is a round trip to Redis, mostly next to none.
+func (p *player) distance() time.Duration {
+	return pick(p.r, []time.Duration{0, 0, 0, 7 * time.Millisecond, 50 * time.Millisecond, time.Second})
+}
+
 // beat reports a pool, and extends the leases of some of the last grants, whoever owns them.
 func (p *player) beat(pool string, places int, ttl time.Duration) {
 	var own []model.Held
@@ -187,7 +198,8 @@ func (p *player) beat(pool string, places int, ttl time.Duration) {
 		own = append(own, model.Held{Tenant: g.Tenant, ID: g.ID, Token: g.Token, Begun: p.r.IntN(2) == 0})
 	}
 	started := p.m.Counts["started"]
-	p.repeat(fmt.Sprintf("%d places of %s for %v, %+v", places, pool, ttl, own), func(q model.Queue) string { return fmt.Sprint(q.Beat(pool, places, ttl, own)) }, true)
+	trip := p.distance()
+	p.repeat(fmt.Sprintf("%d places of %s, %v away, for %v, %+v", places, pool, trip, ttl, own), func(q model.Queue) string { return fmt.Sprint(q.Beat(pool, places, ttl, trip, own)) }, true)
 	if p.m.Counts["started"] > started {
 		p.seen("begun by a beat")
 	}

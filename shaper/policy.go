@@ -122,7 +122,8 @@ type DownstreamPolicy struct {
 	MaxInFlight    int            // tickets out and jobs running; 0 = as many as the workers have places
 	UnknownTenants UnknownTenants // default UseDefaults
 	Tolerance      time.Duration  // τ: how long after its slot a start may happen; default 20ms
-	Lead           time.Duration  // how long before its likely slot a ticket is released; default 20ms
+	Lead           time.Duration  // how long before its likely slot a ticket is released, with Redis next to it; default 20ms
+	MaxLead        time.Duration  // the same at most, however far away Redis is; default 300ms, and never less than Lead
 	Lease          time.Duration  // how long a silent worker keeps a job; default 15s, at least 1s
 	MaxCrashes     int            // crashes that are blamed on one job before it is dead, default 3
 	MaxEnds        int            // ended jobs of all tenants whose ids are known, see Policy.MaxEnds; default 1 000 000
@@ -139,6 +140,7 @@ type DownstreamPolicy struct {
 const (
 	DefaultTolerance  = 20 * time.Millisecond
 	DefaultLead       = 20 * time.Millisecond
+	DefaultMaxLead    = 300 * time.Millisecond
 	DefaultLease      = 15 * time.Second
 	DefaultMaxCrashes = 3
 	DefaultMaxEnds    = 1_000_000
@@ -158,6 +160,8 @@ var downstreamTable = setting.Register(setting.Table[DownstreamPolicy]{
 		func(p *DownstreamPolicy) *time.Duration { return &p.Tolerance }, time.Microsecond, time.Millisecond, 10*time.Second, DefaultTolerance),
 	setting.Duration("lead", "lead", "how long before its slot a job is handed to a worker",
 		func(p *DownstreamPolicy) *time.Duration { return &p.Lead }, time.Microsecond, time.Millisecond, 10*time.Second, DefaultLead),
+	setting.Duration("max_lead", "max_lead", "the same where Redis is far away: the lead grows with the round trip up to this",
+		func(p *DownstreamPolicy) *time.Duration { return &p.MaxLead }, time.Microsecond, time.Millisecond, 10*time.Second, DefaultMaxLead),
 	setting.Duration("lease", "lease", "how long a silent worker keeps its job",
 		func(p *DownstreamPolicy) *time.Duration { return &p.Lease }, time.Microsecond, time.Second, time.Hour, DefaultLease),
 	setting.Whole("max_crashes", "crashes", "a job that took its worker down this often, and alone is to blame, is dead",

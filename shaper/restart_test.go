@@ -224,7 +224,7 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 			w.must(w.rdb.HDel(w.t.Context(), w.q.DownstreamKey(), "rid", "epoch").Err())
 			w.setDownstream(DownstreamPolicy{Rate: rate(1, 30*24*time.Hour)})
 			w.set("a", month)
-		}, 10*second + hold},
+		}, 10*second + ahead},
 		{"a tenant set right after a restart", func(w *world) {
 			w.becomesAnother()
 			w.set("a", month)
@@ -265,6 +265,7 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, rdb)
 			w.pool("p", 4)
+			w.release(0)
 			tc.before(w)
 			from := w.now
 			w.offers("a", 1)
@@ -284,6 +285,7 @@ func TestNewTenantOfARestartedRedis(t *testing.T) {
 func TestRateThatWasForgottenWithItsGrants(t *testing.T) {
 	w := newWorld(t, redistest.Open(t))
 	w.pool("p", 4)
+	w.release(0)
 	w.set("a", Policy{Rate: rate(1000, time.Second)})
 	w.offers("a", 1)
 	w.becomesAnother()

@@ -35,6 +35,7 @@ type Scheduler struct {
 	dispatcher Dispatcher
 	opts       SchedulerConfig
 	wake       chan struct{}
+	trip       queue.Trip
 
 	mu      sync.Mutex // held by Start and Stop, guards what follows
 	stopped bool
@@ -182,11 +183,12 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 // due; more says that there is work now, which was too much for one call.
 func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, more bool, err error) {
 	begun := time.Now()
-	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy))
+	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy), queue.Micros(s.trip.Takes()))
 	if err != nil {
 		return 0, 0, false, err
 	}
 	replied := time.Now()
+	s.trip.Note(replied.Sub(begun))
 	r := queue.ReplyOf(v)
 	us := r.Int()
 	more = r.Int() == 1

@@ -53,8 +53,8 @@ func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answe
 	return out
 }
 
-func (s scripted) Release(limit int, ttl time.Duration) (tickets []model.Ticket, wait int64, more bool) {
-	r := queue.ReplyOf(s.ask(queue.ReleaseScript, "release", limit, queue.Micros(ttl), s.now%2))
+func (s scripted) Release(limit int, ttl, trip time.Duration) (tickets []model.Ticket, wait int64, more bool) {
+	r := queue.ReplyOf(s.ask(queue.ReleaseScript, "release", limit, queue.Micros(ttl), s.now%2, queue.Micros(trip)))
 	for wait, more = r.Int(), r.Int() == 1; r.More(); {
 		tickets = append(tickets, model.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()})
 	}
@@ -132,12 +132,14 @@ func (s scripted) GiveBack(k model.Ticket) bool {
 	return s.ask(queue.GivebackScript, "give back", k.Tenant, k.ID, k.Release) == int64(1)
 }
 
-func (s scripted) Beat(pool string, places int, ttl time.Duration, own []model.Held) (out []model.Standing) {
+func (s scripted) Beat(pool string, places int, ttl, trip time.Duration, own []model.Held) (out []model.Standing) {
 	var held []queue.Held
 	for _, h := range own {
 		held = append(held, queue.Held{Grant: grantTo(h.Tenant, h.ID, h.Token), Begun: h.Begun})
 	}
-	l, err := s.gate.Beat(s.t.Context(), pool, places, ttl, held)
+	gate := queue.NewGate(s.q)
+	gate.Trip.Note(trip)
+	l, err := gate.Beat(s.t.Context(), pool, places, ttl, held)
 	s.must(err)
 	for _, st := range l {
 		out = append(out, model.Standing(st))

@@ -88,7 +88,8 @@ func TestGateKeepsTheTimeline(t *testing.T) {
 func keepsTheTimeline(t *testing.T, rt *rapid.T, rdb redis.UniversalClient) {
 	r := drawRate(rt)
 	s := newSole(newWorld(t, rdb), r)
-	book := exact{known: true}
+	s.setDownstream(DownstreamPolicy{MaxLead: DefaultLead})
+	book := exact{known: true, ahead: hold}
 	epoch, elapsed := int64(1), s.now // elapsed is a clock that never steps
 	var lastStart, stepped int64
 	for range rapid.IntRange(1, 40).Draw(rt, "calls") {

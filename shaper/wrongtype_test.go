@@ -33,7 +33,7 @@ func TestWrongType(t *testing.T) {
 			"find":   func() error { _, err := w.client.Find(ctx, "a", "a1"); return err },
 			"cancel": func() error { _, err := w.client.Cancel(ctx, "a", "a2"); return err },
 			"release": func() error {
-				_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 10, queue.Micros(ticketTTL), 0)
+				_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 10, queue.Micros(ticketTTL), 0, 0)
 				return err
 			},
 			"beat":   func() error { _, err := w.gate.Beat(ctx, "p", 1, 0, nil); return err },

@@ -43,11 +43,13 @@ func (b *beater) pause() time.Duration { return time.Duration(b.every.Load()) }
 
 // follow sets the pace: three beats a lease, by the lease in force.
 func (b *beater) follow(ctx context.Context) error {
+	begun := time.Now()
 	policy, err := b.pool.admin.Downstream(ctx)
 	if errors.Is(err, shaper.ErrNotFound) { // the downstream's first pool, or Redis lost everything: the defaults apply
 		policy, err = shaper.DownstreamPolicy{}.WithDefaults(), nil
 	}
 	if err == nil {
+		b.pool.gate.Trip.Note(time.Since(begun))
 		b.every.Store(int64(min(beatEvery, policy.Lease/3)))
 	}
 	return err

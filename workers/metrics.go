@@ -5,12 +5,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // Metrics are what pools of one process measure. A nil *Metrics measures nothing.
 type Metrics struct {
+	lag       prometheus.Histogram
+	slipped   prometheus.Counter
 	lateness  prometheus.Histogram
 	rtt       *prometheus.HistogramVec
 	duration  prometheus.Histogram
@@ -29,8 +32,13 @@ func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) 
 	}
 	labels := prometheus.Labels{"downstream": downstream}
 	m := &Metrics{
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shaper_slot_to_grant_seconds", ConstLabels: labels,
+			Help:    "How long after the instant that was a job's turn a worker was granted its slot; 0 = in time. Above half the tolerance the slot slipped.",
+			Buckets: []float64{0, .001, .0025, .005, .01, .02, .05, .1, .25, 1, 5, 30}}),
+		slipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_slipped_slots_total", ConstLabels: labels,
+			Help: "Slots that passed while a job waited for its first start, since no worker asked for them in time: none was free, or its ticket was late. The rate falls short by them."}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shaper_slot_lateness_seconds", ConstLabels: labels,
-			Help:    "How long after its slot a start happened, at most: from the request for the slot, so a round trip is included.",
+			Help:    "How long after its slot a start happened, at most: as far as the clocks can tell, so a round trip to Redis is included.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .002, .003, .005, .0075, .01, .015, .02, .05}}),
 		rtt: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "shaper_store_round_trip_seconds", ConstLabels: labels,
 			Help:    "Round trip of a call to Redis.",
@@ -50,12 +58,22 @@ func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) 
 		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_store_forgot_total", ConstLabels: labels,
 			Help: "How often Redis had lost this pool's entry, and with it the jobs that waited: FLUSHALL, or a restart without its file."}),
 	}
-	for _, c := range []prometheus.Collector{m.lateness, m.rtt, m.duration, m.ends, m.missed, m.refused, m.leasesOut, m.late, m.forgotten} {
+	for _, c := range []prometheus.Collector{m.lag, m.slipped, m.lateness, m.rtt, m.duration, m.ends, m.missed, m.refused, m.leasesOut, m.late, m.forgotten} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+func (m *Metrics) granted(g *queue.Grant) {
+	if m == nil {
+		return
+	}
+	m.lag.Observe(max(0, -g.Ahead, g.Slipped).Seconds())
+	if g.Slipped > 0 {
+		m.slipped.Inc()
+	}
 }
 
 func (m *Metrics) started(late time.Duration) {

@@ -3,8 +3,8 @@ package workers
 import "time"
 
 // pauses remembers which tenants were recently paused, and recalls starts that hold a slot from
-// before: a slot may be granted up to 60 ms before it comes, and nothing should start in it once
-// the pause was acknowledged. A signal may overtake the answer that granted a slot, so it is
+// before: a slot may be granted some time before it comes, and nothing should start in it once the
+// pause was acknowledged. A signal may overtake the answer that granted a slot, so it is
 // remembered for a while. The zero value is ready; its owner guards it.
 type pauses map[string]time.Time // tenant, "" for the whole downstream, to when its last pause was heard of
 

@@ -93,7 +93,7 @@ func (p *Pool) enter(t queue.Ticket) *start {
 	p.insist(p.hold, "ask for a slot", func(ctx context.Context) error {
 		asked := time.Now()
 		grant, why, err := p.gate.Enter(ctx, t, token)
-		p.cfg.Metrics.roundTrip("gate", asked)
+		p.asked(asked, err)
 		if grant == nil {
 			if err == nil {
 				p.cfg.Metrics.refusedTicket(why)
@@ -106,9 +106,18 @@ func (p *Pool) enter(t queue.Ticket) *start {
 	return s
 }
 
+// asked notes how long the gate took to answer.
+func (p *Pool) asked(at time.Time, err error) {
+	p.cfg.Metrics.roundTrip("gate", at)
+	if err == nil {
+		p.gate.Trip.Note(time.Since(at))
+	}
+}
+
 // granted enters a start into the books of the pool, so that its lease is kept up. err says that
 // its job cannot be read.
 func (p *Pool) granted(g *queue.Grant, asked time.Time, err error) *start {
+	p.cfg.Metrics.granted(g)
 	s := &start{grant: g, asked: asked, in: p.clock.window(g.Slot, g.Ahead, g.Tolerance, asked, time.Now())}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.wait, s.recall = context.WithCancel(p.hold)
@@ -215,7 +224,7 @@ func (p *Pool) again(s *start) bool {
 	done := p.insist(p.hold, "ask for another slot", func(ctx context.Context) error {
 		asked = time.Now()
 		g, why, err := p.gate.Again(ctx, s.grant, token)
-		p.cfg.Metrics.roundTrip("gate", asked)
+		p.asked(asked, err)
 		if g == nil {
 			if err == nil {
 				p.cfg.Metrics.refusedTicket(why)
@@ -233,6 +242,7 @@ func (p *Pool) again(s *start) bool {
 		return false
 	}
 	in := p.clock.window(grant.Slot, grant.Ahead, grant.Tolerance, asked, time.Now())
+	p.cfg.Metrics.granted(grant)
 	p.mu.Lock()
 	delete(p.running, s.grant.Token)
 	s.grant, s.asked, s.in, s.changing = grant, asked, in, false

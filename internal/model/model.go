@@ -18,6 +18,7 @@ type Downstream struct {
 	Pools    map[string]*Pool
 	Timeline buckets.Timeline // of the downstream's own rate
 	Epoch    int64            // since which no grant was forgotten; 0 = none ever was
+	Ahead    int64            // µs after Epoch before which the slots lie whose grants may have been forgotten
 	Until    int64            // the whole downstream is paused until then
 	Counts   map[string]int64 // what happened to jobs, by the names of the counters
 	Log      []string         // the departure log, see log.go
@@ -43,6 +44,10 @@ type Downstream struct {
 	SparedFrom, SparedUntil int64 // until then only leases that ended by SparedFrom are over, see release.go
 	Places                  int64 // of the live pools, as the last beat found them
 	Alive                   int64 // until when the last of them is believed to live
+
+	Far   time.Duration // a round trip of the furthest of the live pools, as the last beat found them
+	Calm  int64         // the lead does not get longer before that
+	Reach time.Duration // by which the lead is longer than the policy's, before a changed policy bounds it
 }
 
 // Tenant is one tenant of a downstream: its bucket, its timeline and its jobs.
@@ -76,7 +81,8 @@ type Tenant struct {
 
 // Pool is a pool of workers.
 type Pool struct {
-	Places, Deadline int64 // it counts as gone after Deadline
+	Places, Deadline int64         // it counts as gone after Deadline
+	Trip             time.Duration // to Redis and back
 }
 
 // State is where a job is in its life.
@@ -168,6 +174,7 @@ func (d *Downstream) Job(tenant, id string) *Job {
 // have been forgotten, a tenant whose next departure is near waits an interval, and leases do not
 // end at once.
 func (d *Downstream) Restart() {
+	d.Ahead = d.forgotten()
 	d.Epoch = d.Now
 	if d.shared() {
 		d.Timeline = d.Timeline.Settled(d.Policy.Rate, d.Now, d.terms(nil))

@@ -33,6 +33,7 @@ type DownstreamPolicy struct {
 	MaxInFlight int64        // 0 = as many as the workers have places
 	Tolerance   time.Duration
 	Lead        time.Duration
+	MaxLead     time.Duration
 	Lease       time.Duration
 	MaxCrashes  int64
 	MaxEnds     int64  // ended jobs whose ids are known, of all tenants
@@ -72,6 +73,7 @@ func (d *Downstream) Limits(t *Tenant) Policy {
 func (d *Downstream) SetDownstream(p DownstreamPolicy) {
 	fill(&p.Tolerance, 20*time.Millisecond)
 	fill(&p.Lead, 20*time.Millisecond)
+	fill(&p.MaxLead, 300*time.Millisecond)
 	fill(&p.Lease, 15*time.Second)
 	fill(&p.MaxCrashes, 3)
 	fill(&p.MaxEnds, 1_000_000)

@@ -21,8 +21,8 @@ const (
 )
 
 // Beat says that a pool is alive for another ttl, how many places it has, and which starts it owns;
-// their leases are extended.
-func (d *Downstream) Beat(pool string, places int, ttl time.Duration, own []Held) []Standing {
+// their leases are extended. trip is a round trip of the pool to Redis.
+func (d *Downstream) Beat(pool string, places int, ttl, trip time.Duration, own []Held) []Standing {
 	out := make([]Standing, len(own))
 	for i, h := range own {
 		j := d.Job(h.Tenant, h.ID)
@@ -39,12 +39,13 @@ func (d *Downstream) Beat(pool string, places int, ttl time.Duration, own []Held
 			out[i] = LeaseCancelled
 		}
 	}
-	d.Pools[pool] = &Pool{int64(places), d.Now + ttl.Microseconds()}
-	d.Places, d.Alive = 0, 0
+	d.Pools[pool] = &Pool{int64(places), d.Now + ttl.Microseconds(), trip}
+	d.Places, d.Alive, d.Far = 0, 0, 0
 	for _, p := range d.Pools {
 		if p.Places > 0 && p.Deadline >= d.Now {
 			d.Places += p.Places
 			d.Alive = max(d.Alive, p.Deadline)
+			d.Far = max(d.Far, p.Trip)
 		}
 	}
 	return out

@@ -6,12 +6,12 @@ import "time"
 type Queue interface {
 	Set(now int64)
 	Offer(tenant string, offers ...Offer) []Answer
-	Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool)
+	Release(limit int, ttl, trip time.Duration) (tickets []Ticket, wait int64, more bool)
 	Enter(k Ticket, token string) (*Grant, string)
 	Again(tenant, id, old, token string) (*Grant, string)
 	Finish(reports ...Report) []Ended
 	GiveBack(k Ticket) bool
-	Beat(pool string, places int, ttl time.Duration, own []Held) []Standing
+	Beat(pool string, places int, ttl, trip time.Duration, own []Held) []Standing
 	Cancel(tenant, id string) string
 	Purge(tenant string) int
 	RequeueDead(tenant string, ids ...string) (n int, full bool)

@@ -15,9 +15,10 @@ type Ticket struct {
 
 // Release hands out up to limit tickets for jobs that may leave within the lead: as many as live
 // pools have free places, in fair order. A job whose ticket does not come to the gate within ttl
-// comes back. wait is how many µs the scheduler may sleep, -1 = until it is woken; more tells
-// it to call again at once.
-func (d *Downstream) Release(limit int, ttl time.Duration) (tickets []Ticket, wait int64, more bool) {
+// comes back. trip is a round trip of the caller to Redis. wait is how many µs the scheduler may
+// sleep, -1 = until it is woken; more tells it to call again at once.
+func (d *Downstream) Release(limit int, ttl, trip time.Duration) (tickets []Ticket, wait int64, more bool) {
+	d.reaches(min(2*trip+3*d.Far, d.maxLead()-d.Policy.Lead))
 	d.lost()
 	refiling := d.refile()
 	for i := 0; i < sweeps && d.sweep(0) > 0; i++ {

@@ -65,7 +65,7 @@ func Run(q Queue, p Play) Record {
 	slices.SortStableFunc(orders, func(a, b Order) int { return cmp.Compare(a.At, b.At) })
 
 	r.Set(r.now)
-	r.Beat(pool, p.Places, ever, nil)
+	r.Beat(pool, p.Places, ever, 0, nil)
 	for {
 		for len(arrivals) > 0 && p.Arrivals[arrivals[0]].At <= r.now {
 			i := arrivals[0]
@@ -216,14 +216,14 @@ func (r *runner) beat(places int) {
 	for _, g := range r.running {
 		own = append(own, Held{g.Tenant, g.ID, g.token, g.At <= r.now})
 	}
-	r.Beat(pool, places, ever, own)
+	r.Beat(pool, places, ever, 0, own)
 	r.beaten = r.now
 }
 
 // release starts what may start now, and returns when to look again.
 func (r *runner) release() (next int64) {
 	for {
-		tickets, wait, more := r.Release(most, ttl)
+		tickets, wait, more := r.Release(most, ttl, 0)
 		for _, k := range tickets {
 			if g, _ := r.Enter(k, r.token()); g != nil {
 				r.starts(g)

@@ -39,6 +39,7 @@ func ParseTicket(s string) (Ticket, error) {
 // leases, and records how their jobs ended. All its calls may be repeated. It is safe for
 // concurrent use.
 type Gate struct {
+	Trip    Trip // for the owner to note what its calls take; Beat passes it on
 	q       Queue
 	reports *coalesce.Group[[]any, reported]
 }
@@ -61,6 +62,7 @@ type Grant struct {
 	Slot      time.Time     // by Redis' clock
 	Attempt   int           // which start of the job this is, from 1; if it never happens, the next one has this number
 	Charged   int           // starts that count against MaxAttempts, this one included
+	Slipped   time.Duration // how long before Slot the job's turn was, for which nobody asked in time
 	Tolerance time.Duration // a start later than slot + Tolerance needs another slot
 	Lease     time.Duration
 	Timeout   time.Duration
@@ -123,6 +125,7 @@ func ReadGrant(r *Reply, token string) (*Grant, error) {
 	g.Backoff.Max = time.Duration(r.Int()) * time.Millisecond
 	g.MaxAttempts = int(r.Int())
 	b, err := ReadBody(r.Str())
+	g.Slipped = r.Micros()
 	if err != nil {
 		return g, fmt.Errorf("job %s of tenant %s: %w", g.ID, g.Tenant, err)
 	}
@@ -260,7 +263,7 @@ func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Durat
 	out := make([]Standing, 0, len(own))
 	for first := true; first || len(own) > 0; first = false {
 		n := min(len(own), Batch)
-		args := []any{pool, places, Micros(ttl), again}
+		args := []any{pool, places, Micros(ttl), again, Micros(g.Trip.Takes())}
 		for _, o := range own[:n] {
 			args = append(args, o.Tenant, o.ID, o.Token, Flag(o.Begun))
 		}
@@ -283,7 +286,7 @@ func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Durat
 // Leave forgets a pool that has stopped. Jobs that it still runs stay counted until their leases
 // end.
 func (g *Gate) Leave(ctx context.Context, pool string) error {
-	if err := g.q.RDB.HDel(ctx, g.q.PoolsKey(), pool).Err(); err != nil {
+	if err := g.q.RDB.HDel(ctx, g.q.PoolsKey(), pool, pool+":d").Err(); err != nil {
 		return g.q.Failed(ctx, "leave", err)
 	}
 	return nil

@@ -125,7 +125,10 @@ func (p *play) way() int64 {
 }
 
 // process is something that can crash. What it waits for then never comes.
-type process struct{ dead bool }
+type process struct {
+	dead bool
+	trip time.Duration // its last call's way to Redis and back, in whole ms
+}
 
 // call has a process make a call and repeat it until it is answered; a call bears repeating. then
 // runs with the answer, told when that call was sent. It is what a worker knows of an answer: it was
@@ -148,6 +151,7 @@ func call[T any](p *play, of *process, do func() T, then func(T, int64)) {
 		}
 		p.after(p.way(), func() {
 			if !of.dead {
+				of.trip = (time.Duration(p.now-sent) * time.Microsecond).Truncate(time.Millisecond)
 				then(answer, sent)
 			}
 		})

@@ -33,7 +33,7 @@ func (c *scheduler) look() {
 	}
 	c.asking, c.woken = true, false
 	call(c.p, &c.process, func() (r released) {
-		r.tickets, r.wait, r.more = c.p.store.Release(50, ticketTTL)
+		r.tickets, r.wait, r.more = c.p.store.Release(50, ticketTTL, c.trip)
 		return r
 	}, func(r released, _ int64) {
 		c.asking = false
@@ -150,7 +150,7 @@ func (q *pool) beat() {
 			s := q.owns[token]
 			own = append(own, model.Held{Tenant: s.grant.Tenant, ID: s.grant.ID, Token: token, Begun: s.begun})
 		}
-		q.p.store.Beat(q.name, q.places, q.lease(), own)
+		q.p.store.Beat(q.name, q.places, q.lease(), q.trip, own)
 		return true
 	}, func(bool, int64) {
 		q.p.signal()

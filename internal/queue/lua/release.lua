@@ -4,7 +4,7 @@
 --
 -- KEYS[1] prefix  ARGV[1] now µs or 0
 -- ARGV[2] most tickets of this call  [3] µs within which a ticket must come to the gate
--- ARGV[4] 1 = tidy the index of tenants too
+-- ARGV[4] 1 = tidy the index of tenants too  [5] µs that the caller's round trip to Redis takes
 --
 -- Returns {wait, more, then tenant, id, release number of each ticket}
 --   wait  µs until something may leave, for the caller's sleep; -1 = nothing is filed
@@ -23,22 +23,40 @@ local limit, ticket_ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ds = downstream(now)
 local cache, out, more = {}, {}, false
 
+-- From the instant at which a ticket may leave until its job is granted a slot, two round trips of a
+-- scheduler pass (its sleep ends half of one late; then this call, and the ticket's way to asynq),
+-- and up to three of a worker (a look for tickets that comes a moment too soon, another, the gate).
+-- It may be too long: what waits out a delay or a pause is filed by it, and is filed anew when it
+-- gets shorter. While all is well it is promised not to get longer for a while, so that after a
+-- restart it is known how far ahead slots were granted that were forgotten.
+local CALM = 5000000
+local reach = math.min(2 * ARGV[5] + 3 * num(ds, 'far'), ds.most - ds.least)
+local longer, calm = reach > num(ds, 'reach'), math.min(num(ds, 'calm'), now + CALM)
+if longer and now > calm or reach < num(ds, 'reach') / 2 - 5000 then
+  if not longer then put(ds, 'refile', BEFORE_ALL) end
+  put(ds, 'reach', reach)
+  reaches(ds, reach)
+  longer = false
+end
+if not longer and num(ds, 'alive') >= now then calm = now + CALM end
+put(ds, 'calm', calm)
+
 -- Where the clock stepped back, every tenant is filed anew, and deadlines that lie further ahead
 -- than any can are brought near.
 local step = num(ds, 'back') - num(ds, 'healed')
 if step > 0 then
   put(ds, 'healed', num(ds, 'back'))
   put(ds, 'refile', BEFORE_ALL)
-  put(ds, 'far', '1')
+  put(ds, 'beyond', '1')
   local nearer = {}
-  each_pool(function(pool, n, deadline, _, rest)
+  each_pool(function(pool, n, deadline, _, _, rest)
     nearer[#nearer + 1] = pool
     nearer[#nearer + 1] = int(n) .. ' ' .. int(deadline - step) .. rest
   end)
   if nearer[1] then call('HSET', K_POOLS, unpack(nearer)) end
 end
-if ds.far == '1' then
-  put(ds, 'far', '0')
+if ds.beyond == '1' then
+  put(ds, 'beyond', '0')
   for key, ahead in pairs({ [K_OUT] = ticket_ttl, [K_RUN] = ds.lease + ds.hold }) do
     local members, nearer = call('ZRANGEBYSCORE', key, '(' .. int(now + ahead), '+inf', 'LIMIT', 0, BATCH), {}
     for _, member in ipairs(members) do
@@ -47,7 +65,7 @@ if ds.far == '1' then
     end
     if nearer[1] then call('ZADD', key, unpack(nearer)) end
     if #members == BATCH then
-      put(ds, 'far', '1')
+      put(ds, 'beyond', '1')
       more = true
     end
   end

@@ -10,7 +10,7 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call, and no others: a table is made anew at each call, and costs
 -- what it holds.
-local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'far', 'spared_from', 'spared_until', 'places', 'alive', 'ends',
+local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'beyond', 'spared_from', 'spared_until', 'places', 'alive', 'far', 'reach', 'calm', 'ahead', 'ends',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'healing', 'behind', 'took', 'own_wait', 'by_time', 'pages', 'known',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
@@ -43,13 +43,26 @@ local function notice_restart(ds, now)
   end
   if ds.ended and ds.ended ~= '' then put(ds, 'ended', '') end
   if lost then
+    -- By how much a slot may lie ahead whose grant was forgotten: if workers were nearer then, or
+    -- further away, is known as long as the last promise of a release that nothing changes.
+    local ahead = before and now <= num(ds, 'calm') and ds.hold or ds.longest
+    put(ds, 'ahead', math.min(ds.longest, math.max(ahead, num(ds, 'epoch') + num(ds, 'ahead') - now)))
     local up = at and string.match(info, 'uptime_in_seconds:(%d+)')
     put(ds, 'epoch', before and now or up and now - up * 1000000 or 0)
     ds.restarted = before
   end
   if num(ds, 'epoch') > now then put(ds, 'epoch', now) end -- the clock stepped back: without this every slot would wait for it
-  ds.epoch = num(ds, 'epoch')
+  ds.epoch, ds.ahead = num(ds, 'epoch'), tonumber(ds.ahead) or 2 * ds.least + ds.tau -- none is from a version without a reach
   return lost, not before
+end
+
+-- reaches has things happen so many µs earlier than the policy's lead says, see release.
+local function reaches(ds, reach)
+  ds.lead = ds.least + reach
+  ds.hold = ds.least + ds.lead + ds.tau -- longest that a worker waits for a slot that it was granted
+  -- How far ahead a slot must lie so that the furthest worker hears of it in time: the answer's way,
+  -- less what a start is late there anyway, see workers/redisclock.go.
+  ds.need = math.min(ds.hold, math.max(0, math.floor((2 * num(ds, 'far') - 3 * ds.tau) / 4)))
 end
 
 -- survey reads the downstream even if it is parked, for scripts that show it or set it right. Its
@@ -59,16 +72,18 @@ local function survey(now)
   readable(ds.schema)
   if not ds.schema then put(ds, 'schema', SCHEMA) end
   check_words(ds)
-  ds.tau, ds.lead = tonumber(ds.tau or fallback('tau')), tonumber(ds.lead or fallback('lead'))
+  ds.tau, ds.least = tonumber(ds.tau or fallback('tau')), tonumber(ds.lead or fallback('lead'))
+  ds.most = math.max(ds.least, tonumber(ds.max_lead or fallback('max_lead')))
+  ds.longest = ds.least + ds.most + ds.tau -- that ds.hold may ever be
   ds.lease, ds.crashes = tonumber(ds.lease or fallback('lease')), tonumber(ds.crashes or fallback('crashes'))
   ds.log = string.match(ds.log or '', '^[1-9]%d*$')
   ds.grace = math.floor(ds.tau / 2)
-  ds.hold = 2 * ds.lead + ds.tau -- longest that a worker waits for a slot that it was granted
+  reaches(ds, math.min(num(ds, 'reach'), ds.most - ds.least))
   notice_step(ds, now)
   local restarted, fresh = notice_restart(ds, now)
   if ds.rate and ds.rate ~= '' then
     -- A rate that came only after the restart may itself have been forgotten, with grants.
-    ds.timeline = timeline(ds, ds.rate, now, ds.epoch, ds.hold, ds.grace, (fresh or not restarted) and FIRST)
+    ds.timeline = timeline(ds, ds.rate, now, ds.epoch, ds.ahead, ds.grace, (fresh or not restarted) and FIRST)
     if ds.timeline.doubted then note(ds, ds.timeline) end
   end
   return ds
@@ -93,7 +108,7 @@ local function tenant(ds, name, now, fresh)
   t.parked = t.parked or ds.parked and ':' .. ds.parked
   if not t.slot and num(t, 'seen') < ds.epoch and fresh == nil then fresh = call('EXISTS', t.key) == 0 end
   local rate = t['p:rate'] or ds['p:rate'] or fallback('p:rate')
-  t.timeline = timeline(t, rate, now, ds.epoch, ds.hold, ds.grace, fresh and FIRST)
+  t.timeline = timeline(t, rate, now, ds.epoch, ds.ahead, ds.grace, fresh and FIRST)
   return t
 end
 
