@@ -82,15 +82,66 @@ func (b *doorbell) wait() {
 
 // heldClient is a client whose dequeue calls for one asynq queue wait at the doorbell. asynq makes
 // them by EvalSha with these keys; should a later version do otherwise, it just polls.
+//
+// asynq makes one call at a time, and so would get no more tickets a second than there are round
+// trips in one. After a call that found tickets, heldClient makes several for one of asynq's, and
+// keeps what they find for the next.
 type heldClient struct {
 	redis.UniversalClient
 	pending string
 	active  string
 	bell    *doorbell
+	room    func() int // how many tickets asynq may have at once, for as many calls
+
+	mu    sync.Mutex
+	found []*redis.Cmd
+	many  int // calls to make next time
 }
 
-func newHeldClient(rdb redis.UniversalClient, queue string, bell *doorbell) *heldClient {
-	return &heldClient{rdb, "asynq:{" + queue + "}:pending", "asynq:{" + queue + "}:active", bell}
+// mostDequeues is how many dequeue calls are made at a time.
+const mostDequeues = 16
+
+func newHeldClient(rdb redis.UniversalClient, queue string, bell *doorbell, room func() int) *heldClient {
+	return &heldClient{UniversalClient: rdb, pending: "asynq:{" + queue + "}:pending", active: "asynq:{" + queue + "}:active",
+		bell: bell, room: room}
+}
+
+// unused returns the messages that were found, and that asynq did not come for.
+func (c *heldClient) unused() (messages []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, cmd := range c.found {
+		message, _ := cmd.Text() // else it was none
+		messages = append(messages, message)
+	}
+	c.found = nil
+	return messages
+}
+
+// dequeue returns what one of several dequeue calls has found, or else what one has answered.
+func (c *heldClient) dequeue(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.found) == 0 {
+		answers := make([]*redis.Cmd, max(1, min(c.many, c.room())))
+		var calls sync.WaitGroup
+		for i := range answers {
+			calls.Go(func() { answers[i] = c.UniversalClient.EvalSha(ctx, sha, keys, args...) })
+		}
+		calls.Wait()
+		for _, cmd := range answers {
+			if cmd.Err() == nil {
+				c.found = append(c.found, cmd)
+			}
+		}
+		c.many = min(2*len(c.found), mostDequeues)
+		if len(c.found) == 0 {
+			return answers[0]
+		}
+	}
+	cmd := c.found[0]
+	c.found = c.found[1:]
+	return cmd
 }
 
 // EvalSha implements redis.Scripter.
@@ -98,7 +149,7 @@ func (c *heldClient) EvalSha(ctx context.Context, sha string, keys []string, arg
 	if len(keys) == 4 && keys[0] == c.pending && strings.HasSuffix(keys[1], ":paused") {
 		c.bell.wait()
 		crashpoint.Hit("dequeue.before")
-		cmd := c.UniversalClient.EvalSha(ctx, sha, keys, args...)
+		cmd := c.dequeue(ctx, sha, keys, args)
 		if cmd.Err() == nil {
 			crashpoint.Hit("dequeue.after")
 			c.bell.ring() // there was one, there may be more

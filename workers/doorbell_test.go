@@ -2,11 +2,17 @@ package workers
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/jobshaper/jobshaper/internal/queue"
 )
 
 // waited returns how long wait held its caller back.
@@ -68,7 +74,7 @@ func TestHeldClient(t *testing.T) {
 	dequeue := []string{"asynq:{q}:pending", "asynq:{q}:paused", "asynq:{q}:active", "asynq:{q}:lease"}
 	synctest.Test(t, func(t *testing.T) {
 		inner := &counted{err: redis.Nil}
-		c := newHeldClient(inner, "q", newDoorbell())
+		c := newHeldClient(inner, "q", newDoorbell(), func() int { return 1 })
 		took := func(keys ...string) time.Duration {
 			begun := time.Now()
 			c.EvalSha(t.Context(), "sha", keys)
@@ -94,4 +100,68 @@ func TestHeldClient(t *testing.T) {
 			t.Errorf("%d calls came through, want 6", inner.calls)
 		}
 	})
+}
+
+// tray is a client whose EvalSha takes one ticket off it.
+type tray struct {
+	redis.UniversalClient
+	mu      sync.Mutex
+	tickets []string
+	calls   int
+}
+
+func (c *tray) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls++
+	cmd := redis.NewCmd(ctx)
+	if len(c.tickets) == 0 {
+		cmd.SetErr(redis.Nil)
+		return cmd
+	}
+	cmd.SetVal(c.tickets[0])
+	c.tickets = c.tickets[1:]
+	return cmd
+}
+
+// asynq asks for one ticket at a time; for its next calls several are found at once, as many as
+// there is room for. What it does not come for is not lost.
+func TestSeveralDequeuesAtATime(t *testing.T) {
+	inner, bell := &tray{}, newDoorbell()
+	bell.stop()
+	room := 5
+	c := newHeldClient(inner, "q", bell, func() int { return room })
+	dequeue := func() string {
+		message, _ := c.EvalSha(t.Context(), "sha", []string{c.pending, "asynq:{q}:paused", c.active, "lease"}).Text()
+		return message
+	}
+	for n := range 20 {
+		inner.tickets = append(inner.tickets, messageOf(&queue.Grant{Type: ticketType, Payload: []byte(fmt.Sprint(n))}))
+	}
+	seen := map[string]bool{}
+	var calls []int
+	for range 12 { // 1, 2, 4, 5 of them at a time
+		seen[payloadOf(dequeue())] = true
+		calls = append(calls, inner.calls)
+	}
+	if want := []int{1, 3, 3, 7, 7, 7, 7, 12, 12, 12, 12, 12}; !slices.Equal(calls, want) {
+		t.Errorf("calls after each: %v, want %v", calls, want)
+	}
+	room = 0
+	seen[payloadOf(dequeue())] = true // one is asked for whatever room there seems to be
+	room = 9
+	seen[payloadOf(dequeue())] = true
+	for _, message := range c.unused() {
+		seen[payloadOf(message)] = true
+	}
+	for n := range 15 {
+		if !seen[fmt.Sprint(n)] {
+			t.Errorf("ticket %d is lost; there were %v", n, seen)
+		}
+	}
+	for _, rubbish := range []string{"", "\x00", "\x12", "\x12\xff", "\x1a\x7f1", strings.Repeat("\xff", 30)} {
+		if p := payloadOf(rubbish); p != "" {
+			t.Errorf("%q has the payload %q", rubbish, p)
+		}
+	}
 }

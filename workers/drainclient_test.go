@@ -44,7 +44,7 @@ func TestTicketsPassAFullStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := make(chan string, 3)
-	server := asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(rdb), asynqQueue("d"), newDoorbell()), asynq.Config{
+	server := asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(rdb), asynqQueue("d"), newDoorbell(), func() int { return 1 }), asynq.Config{
 		Concurrency: 1, Queues: map[string]int{asynqQueue("d"): 1}, TaskCheckInterval: pollBusy, LogLevel: asynq.FatalLevel,
 	})
 	err = server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {

@@ -108,6 +108,7 @@ type Pool struct {
 	stopped  bool
 	unhook   func() bool // of the end of Start's context
 	server   *asynq.Server
+	tickets  *heldClient // of server
 	tasks    *taskMaker
 	listener *queue.Listener
 	beats    *beater
@@ -190,7 +191,8 @@ func (p *Pool) Start(ctx context.Context) error {
 	}
 	p.listener = queue.NewListener(p.q, p.hear)
 	carrier := asynqQueue(p.q.Downstream)
-	p.server = asynq.NewServerFromRedisClient(newHeldClient(newDrainClient(p.q.RDB), carrier, p.bell), asynq.Config{
+	p.tickets = newHeldClient(newDrainClient(p.q.RDB), carrier, p.bell, p.room)
+	p.server = asynq.NewServerFromRedisClient(p.tickets, asynq.Config{
 		Concurrency:       p.cfg.Concurrency,
 		Queues:            map[string]int{carrier: 1},
 		TaskCheckInterval: pollBusy,
@@ -207,6 +209,15 @@ func (p *Pool) Start(ctx context.Context) error {
 	p.beats.start()
 	p.unhook = context.AfterFunc(ctx, p.Stop)
 	return nil
+}
+
+// room is for how many tickets to ask at a time: where a round trip is short, one call after the
+// other is soon made.
+func (p *Pool) room() int {
+	if p.gate.Trip.Takes() == 0 {
+		return 1
+	}
+	return cap(p.places) - len(p.places)
 }
 
 // hear acts on a signal of the downstream.
@@ -259,6 +270,13 @@ func (p *Pool) Stop() {
 	p.beats.places(0)
 	p.bell.stop()
 	p.server.Stop()
+	var unused sync.WaitGroup
+	for _, message := range p.tickets.unused() {
+		if t, err := queue.ParseTicket(payloadOf(message)); err == nil {
+			unused.Go(func() { p.giveBack(t) })
+		}
+	}
+	unused.Wait()
 	if !p.waitIdle(p.cfg.Grace) {
 		p.log.Warn("grace is over, ending running jobs", "jobs", len(p.own()))
 		p.endAll(shaper.ErrStopping)

@@ -105,6 +105,28 @@ func messageOf(g *queue.Grant) string {
 	return message.String()
 }
 
+// payloadOf returns the payload of an encoded task; "" if there is none.
+func payloadOf(message string) string {
+	for b := []byte(message); len(b) > 0; {
+		key, n := binary.Uvarint(b)
+		length, m := binary.Uvarint(b[max(0, n):])
+		if n <= 0 || m <= 0 {
+			return ""
+		}
+		b = b[n+m:]
+		switch {
+		case key&7 == 0: // a number, which was read as a length
+		case key&7 != 2 || length > uint64(len(b)):
+			return ""
+		case key>>3 == fieldPayload:
+			return string(b[:length])
+		default:
+			b = b[length:]
+		}
+	}
+	return ""
+}
+
 func appendNumber(b []byte, field, n uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, field<<3), n)
 }
