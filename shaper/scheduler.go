@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/usable"
 )
@@ -20,6 +22,13 @@ import (
 // on asynq.
 type Dispatcher interface {
 	Dispatch(ctx context.Context, tickets []string) error
+}
+
+// Backlogged is a Dispatcher that can tell how many tickets lie in its hands, and what keeps workers
+// from taking them, "" if nothing does that it knows of. While something does, or while there are
+// many, a Scheduler gives it no more.
+type Backlogged interface {
+	Backlog(context.Context) (tickets int, why string, err error)
 }
 
 // Scheduler releases the tickets of one downstream when their time has come, and brings back what
@@ -36,6 +45,7 @@ type Scheduler struct {
 	opts       SchedulerConfig
 	wake       chan struct{}
 	trip       queue.Trip
+	stuck      atomic.Bool // tickets do not reach workers, see watch
 
 	mu      sync.Mutex // held by Start and Stop, guards what follows
 	stopped bool
@@ -52,6 +62,11 @@ type SchedulerConfig struct {
 	Books     time.Duration     // how often the books are compared, and mended; default 1m
 	OnMended  func([]BookFault) // what was mended
 }
+
+// mostCarried is how many tickets may lie in a Dispatcher's hands before it is given no more: more than
+// workers leave there while they take any, even far away ones with all their places free; and few
+// enough for Redis' memory.
+const mostCarried = 2000
 
 // releaseLimit is how many tickets one call releases at most.
 const releaseLimit = queue.Batch
@@ -101,6 +116,7 @@ func (s *Scheduler) Start(ctx context.Context) error {
 		var books sync.WaitGroup
 		defer books.Wait()
 		books.Go(func() { s.keepBooks(ctx) })
+		books.Go(func() { s.watch(ctx) })
 		s.loop(ctx)
 	}()
 	return nil
@@ -182,8 +198,12 @@ func (s *Scheduler) sleep(ctx context.Context, d time.Duration) {
 // runOnce releases once and dispatches what was released. wait is how long nothing more will be
 // due; more says that there is work now, which was too much for one call.
 func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait time.Duration, more bool, err error) {
+	limit := releaseLimit
+	if s.stuck.Load() {
+		limit = 0 // what was lost comes back all the same
+	}
 	begun := time.Now()
-	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", releaseLimit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy), queue.Micros(s.trip.Takes()))
+	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", limit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy), queue.Micros(s.trip.Takes()))
 	if err != nil {
 		return 0, 0, false, err
 	}
@@ -199,6 +219,9 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	if more {
 		wait = 0
 	}
+	if limit == 0 {
+		wait = s.opts.Poll
+	}
 	var tickets []string
 	for r.More() {
 		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()}.String())
@@ -213,4 +236,32 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 		}
 	}
 	return len(tickets), wait - time.Since(replied), more, nil
+}
+
+// watch looks at what the Dispatcher has in its hands, once every Poll, until ctx ends. It says in the
+// log what is the matter when that changes.
+func (s *Scheduler) watch(ctx context.Context) {
+	d, can := s.dispatcher.(Backlogged)
+	if !can {
+		return
+	}
+	const full = "workers take too few"
+	for before := ""; again.Sleep(ctx, s.opts.Poll); {
+		n, why, err := d.Backlog(ctx)
+		if err != nil {
+			continue // whatever else fails tells of it
+		}
+		if why == "" && n >= mostCarried {
+			why = full
+		}
+		s.stuck.Store(why != "")
+		switch {
+		case why != "" && why != before:
+			s.opts.Logger.Error("tickets do not reach workers, no more are released until they do", "why", why, "tickets", n)
+		case why == "" && before != "":
+			s.opts.Logger.Info("tickets reach workers again", "tickets", n)
+			s.Wake()
+		}
+		before = why
+	}
 }

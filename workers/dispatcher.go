@@ -48,6 +48,7 @@ var ticketOptions = []asynq.Option{
 }
 
 type dispatcher struct {
+	rdb        redis.UniversalClient
 	downstream string
 	client     *asynq.Client
 	options    []asynq.Option
@@ -66,11 +67,30 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 		delivered = func() {}
 	}
 	return &dispatcher{
+		rdb:        rdb,
 		downstream: downstream,
 		client:     asynq.NewClientFromRedisClient(newDrainClient(rdb)),
 		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
 		delivered:  delivered,
 	}, nil
+}
+
+// Backlog implements shaper.Backlogged: how many tickets wait in the asynq queue, and whether
+// somebody has paused it.
+func (d *dispatcher) Backlog(ctx context.Context) (tickets int, why string, err error) {
+	name := asynqQueue(d.downstream)
+	var waiting, paused *redis.IntCmd
+	_, err = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		waiting, paused = p.LLen(ctx, "asynq:{"+name+"}:pending"), p.Exists(ctx, "asynq:{"+name+"}:paused")
+		return nil
+	})
+	if err != nil {
+		return 0, "", fmt.Errorf("look at asynq queue %s: %w: %w", name, shaper.ErrStore, err)
+	}
+	if paused.Val() > 0 {
+		why = fmt.Sprintf("asynq queue %s is paused, which jobshaper never does: resume it (asynq queue resume %s), and pause tenants or the downstream instead", name, name)
+	}
+	return int(waiting.Val()), why, nil
 }
 
 // dispatchers is how many tickets of one call are on their way at a time.

@@ -417,3 +417,43 @@ func TestNewPoolChecksItsInput(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
+
+// TestAsynqQueueThatIsPaused: if somebody pauses the asynq queue, no more tickets are made than those
+// that were on their way when it was seen; the log says what to do, and afterwards all jobs run.
+func TestAsynqQueueThatIsPaused(t *testing.T) {
+	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{Concurrency: 100})
+	dispatcher, err := NewDispatcher(b.rdb, "d", b.pool.Ring)
+	b.must(err)
+	var said safeBuffer
+	var looks, tickets atomic.Int64
+	b.scheduler, err = shaper.NewScheduler(b.rdb, "d", dispatcher, shaper.SchedulerConfig{TicketTTL: 100 * time.Millisecond,
+		Poll: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&said, nil)), OnRelease: func(_ time.Duration, n int) {
+			looks.Add(1)
+			tickets.Add(int64(n))
+		}})
+	b.must(err)
+	inspector := asynq.NewInspector(asynq.RedisClientOpt{Addr: b.server.Addr()})
+	defer inspector.Close()
+	b.start()
+	b.offer("first", 1)
+	b.wait("first", "first-1") // so that asynq knows the queue
+	b.must(inspector.PauseQueue(asynqQueue("d")))
+	b.must(b.admin.SetTenant(t.Context(), "a", shaper.Policy{Rate: buckets.PerSecond(1000)}))
+	for i := range 30 {
+		b.offer("a", i)
+	}
+	until(t, "it is said", func() bool { return said.count("asynq queue resume shaper-d") > 0 })
+	until(t, "tickets that were out are lost", func() bool {
+		s, err := b.admin.Stats(t.Context(), false)
+		return err == nil && s.Out == 0
+	})
+	made, calls := tickets.Load(), looks.Load()
+	until(t, "the scheduler looks again and again", func() bool { return looks.Load() >= calls+10 })
+	if n := tickets.Load() - made; n > 0 {
+		t.Errorf("%d tickets more for a queue that is paused", n)
+	}
+	b.must(inspector.UnpauseQueue(asynqQueue("d")))
+	for i := range 30 {
+		b.wait("a", fmt.Sprintf("a-%d", i))
+	}
+}
