@@ -20,8 +20,8 @@ import (
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
-// schemaOne are the scripts of the last version whose state had no field for its schema, without
-// their comments.
+// schemaOne are the scripts of the first version whose state is of schema 1.0, without their
+// comments.
 const schemaOne = "testdata/scripts-1.0.txtar"
 
 // earlier is a hook that makes some calls with the scripts of an earlier version, as another daemon

@@ -106,6 +106,18 @@ func (d *running) until(path string, status int) {
 	d.t.Fatalf("%s never answered %d", path, status)
 }
 
+// untilMetrics returns the metrics once they say what is wanted.
+func (d *running) untilMetrics(want string) (text string) {
+	d.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, text = d.ask("GET", "/metrics", ""); strings.Contains(text, want) {
+			return text
+		}
+	}
+	d.t.Fatalf("never %s in the metrics", want)
+	return ""
+}
+
 func testConfig(h asynq.HandlerFunc) Config {
 	return Config{Listen: "127.0.0.1:0", Roles: Roles{true, true, true}, Grace: patience, Version: "test",
 		Downstreams: []config.Downstream{{Name: "d", Config: jobshaper.Config{Handler: h,
@@ -131,7 +143,7 @@ func TestWholeDaemonOnItsOwnStore(t *testing.T) {
 		t.Fatal("never ran")
 	}
 	d.until("/readyz", 200)
-	_, text := d.ask("GET", "/metrics", "")
+	text := d.untilMetrics(`shaper_pool_ends_total{became="done",downstream="d"} 1`) // the handler's end is not yet the job's
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
 		t.Fatal(err)
