@@ -30,7 +30,8 @@ local log = redis.call('XRANGE', P .. 'log', '-', '+')
 for i, e in ipairs(log) do log[i] = e[2][2] end
 return { redis.call('HGETALL', P .. 'd'), redis.call('HGETALL', P .. 'pools'),
   redis.call('ZRANGE', P .. 'out', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'run', 0, -1, 'WITHSCORES'),
-  redis.call('ZRANGE', P .. 'apart', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1, 'WITHSCORES'), T, log }`)
+  redis.call('ZRANGE', P .. 'apart', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'due', 0, -1, 'WITHSCORES'), redis.call('ZRANGE', P .. 'ready', 0, -1, 'WITHSCORES'), T, log,
+  redis.call('HGETALL', P .. 'gave') }`)
 
 // view is what lookScript saw, or what the model holds.
 type view struct {
@@ -145,6 +146,7 @@ func viewOf(reply any, names []string) view {
 		v.Tenants[name] = t
 	}
 	v.Log = list(r.Next())
+	keep("gave", pairs(r.Next()))
 	return v
 }
 
@@ -265,6 +267,11 @@ func (p *player) checkAfter(loud bool) {
 func (p *player) check() {
 	p.t.Helper()
 	got, want := viewOf(p.read(), p.names), modelled(p.model(), p.names)
+	for token, job := range got.raw["gave"] {
+		if tenant, id, _ := strings.Cut(job, "/"); !p.m.Job(tenant, id).Owned(token) {
+			p.t.Errorf("%s is kept as given to %s, which does not own it", job, token)
+		}
+	}
 	got.raw = nil
 	if !reflect.DeepEqual(got, want) {
 		p.differ("", reflect.ValueOf(got), reflect.ValueOf(want))

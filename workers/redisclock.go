@@ -30,7 +30,7 @@ const maxDrift = 100
 // window is when a start may use its slot.
 type window struct {
 	least       time.Time // the slot has come no earlier than this
-	likely      time.Time // when it has come if both ways to Redis take the same time
+	came        time.Time // from when on a start is late: when it has surely come, or likely where nothing waits for that
 	from, until time.Time // a start happens between these; if until is earlier, not at all
 }
 
@@ -46,9 +46,13 @@ type window struct {
 func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told time.Time) window {
 	least, most := k.bounds(slot.Add(-wait), asked, told)
 	since := slot.Sub(k.redis)
-	w := window{least: k.local.Add(since + least), likely: k.local.Add(since + (least+most)/2)}
-	w.from = earlier(k.local.Add(since+most), later(w.likely.Add(tau*3/4), k.local.Add(since+most-(most-least)/4)))
-	w.until = later(w.least.Add(tau), earlier(w.likely.Add(tau), w.from.Add(tau/4)))
+	w := window{least: k.local.Add(since + least), came: k.local.Add(since + most)}
+	likely := k.local.Add(since + (least+most)/2) // when it has come if both ways to Redis take the same time
+	w.from = earlier(w.came, later(likely.Add(tau*3/4), k.local.Add(since+most-(most-least)/4)))
+	if w.from.Before(w.came) {
+		w.came = likely
+	}
+	w.until = later(w.least.Add(tau), earlier(likely.Add(tau), w.from.Add(tau/4)))
 	return w
 }
 

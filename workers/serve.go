@@ -320,7 +320,7 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 		return f, late, calledOff
 	}
 	if how == hasStarted {
-		f.Began = queue.BeganAfter(began.Sub(s.in.likely))
+		f.Began = queue.BeganAfter(began.Sub(s.in.came))
 		p.cfg.Metrics.handled(time.Since(began))
 	}
 	return f, late, how

@@ -93,6 +93,7 @@ if ticket then
   entered(ds, t, j, new)
   if id ~= ARGV[3] then call('SET', receipt, id, 'PX', 60000) end
 end
+if not ticket then call('HDEL', K_GAVE, old) end
 run(ds, t, id, j, slot, new, now)
 if settle(ds, t, now) then wake() end
 save(ds)

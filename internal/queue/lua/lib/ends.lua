@@ -25,6 +25,7 @@
 local PAGE = 64 -- ends in a page
 local TAKE = 8  -- ends that are taken off a page at a time
 local HOUR = 3600000000 -- µs
+local LONGEST = 100 * 86400000 -- ms, more than any retention and MARGIN
 local MARGIN = 3600000 -- ms that a page stays beyond its last end: until then sweep should have taken it
 local TOKEN = 6 -- letters of a token that are kept
 local HOW = { d = 'done', c = 'cancelled', e = 'expired', o = 'dropped', r = 'removed' }
@@ -67,10 +68,12 @@ local function end_of(name, pages, id, now, nothing)
       '-', digest }, ' ') .. '\n' .. kind .. '\n' }
 end
 
--- rescore enters a page in K_ENDS by its oldest end.
+-- rescore enters a page in K_ENDS by its oldest end. Where nobody sweeps, K_ENDS times out later than
+-- any page.
 local function rescore(member, oldest)
   if oldest then
     call('ZADD', K_ENDS, int(over_at(oldest)), member)
+    call('PEXPIRE', K_ENDS, LONGEST)
   else
     call('ZREM', K_ENDS, member)
   end
