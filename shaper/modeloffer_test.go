@@ -43,7 +43,8 @@ func (p *player) offerAll(t *model.Tenant, l ...model.Offer) []model.Answer {
 		// A job that was found to be known, and then made room for what followed it, would begin
 		// anew in a repeated call. So would one whose end made room for those of others.
 		j := t.Jobs[l[i].ID]
-		dropped = dropped || a.Status == model.Accepted && j == nil || a.Status == model.Duplicate && j != nil && j.Ended() && j.State != model.Done
+		known := a.Status == model.Accepted || a.Status == model.Duplicate || a.Status == model.Conflict
+		dropped = dropped || known && j == nil || a.Status == model.Duplicate && j.Ended() && j.State != model.Done
 	}
 	before := ""
 	if refused {

@@ -144,6 +144,42 @@ func TestOverdueBehindOthers(t *testing.T) {
 	}
 }
 
+// A job that comes back to a tenant that had no other still makes room when it has waited longer than
+// its producer lets it.
+func TestOverdueAfterItCameBack(t *testing.T) {
+	unstarted := queue.Finish{Began: queue.NeverBegan}
+	for name, comeBack := range map[string]func(w *world, g *queue.Grant){
+		"handed back": func(w *world, g *queue.Grant) { unstarted.Ending = queue.EndBack; w.finish(g, unstarted) },
+		"dead and requeued": func(w *world, g *queue.Grant) {
+			unstarted.Ending = queue.EndDead
+			w.finish(g, unstarted)
+			if n, _, err := w.admin.RequeueDead(w.t.Context(), "a", g.ID); n != 1 || err != nil {
+				w.t.Fatalf("%d requeued, %v", n, err)
+			}
+		},
+		"mended": func(w *world, g *queue.Grant) {
+			w.finish(g, queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan})
+			w.must(w.rdb.Del(w.t.Context(), w.q.BackKey("a"), w.q.StateKey("a")).Err())
+			w.must(w.rdb.HDel(w.t.Context(), w.q.TenantKey("a"), "own_wait").Err())
+			if _, err := w.admin.Books(w.t.Context(), true); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, redistest.Open(t))
+			w.set("a", Policy{Depth: 1, MaxInFlight: 1})
+			w.pool("p", 1)
+			w.offer(Spec{Tenant: "a", ID: "impatient", MaxWait: 5 * time.Second})
+			comeBack(w, w.start())
+			w.pass(6 * second)
+			if r := w.offer(Spec{Tenant: "a", ID: "next"}); r.Status != Accepted || w.job("a", "impatient").State != StateExpired {
+				t.Errorf("%+v, and the impatient one is %s", r, w.job("a", "impatient").State)
+			}
+		})
+	}
+}
+
 // offers2 fills a bucket again, with made-up ids.
 func (w *world) offers2(tenant string, n int) {
 	for range n {

@@ -38,6 +38,7 @@ for i = 4, #ARGV do
     n = n + 1
   end
 end
+if n > 0 and ARGV[3] ~= 'forget' then put(t, 'own_wait', '1') end -- perhaps one was never started
 if settle(ds, t, now) then wake() end
 save(ds)
 return { n, full }

@@ -117,7 +117,7 @@ local function report(name, id, token, outcome, delay, text, next_token, late)
     local took = math.max(0, now - j.slot)
     put(t, 'took', t.took and math.floor(t.took + (took - t.took) / 8) or took)
   end
-  if busy(t) + 1 == rule_number(ds, t, 'p:cap') then -- it was in no book while it was full
+  if busy(t) + 1 == rule_number(ds, t, 'p:cap') and level(name) > 0 then -- it was in no book while it was full
     woken = settle(ds, t, now) or woken
     promoted = false
   end

@@ -202,6 +202,7 @@ else
   for i = 5, #ARGV do missing(ARGV[i]) end
 end
 if mends and wrong then
+  put(t, 'own_wait', '1') -- perhaps
   if settle(ds, t, now) then wake() end
   save(ds)
 end
