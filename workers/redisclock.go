@@ -21,6 +21,8 @@ type redisClock struct {
 	local, redis time.Time     // an instant of each clock, from which the offset is counted
 	least, most  time.Duration // the offset is between these
 	told         time.Time     // when that was learnt; zero = nothing is known
+
+	wall func(time.Time) time.Time // reads the wall clock at an instant; nil = that of the instant
 }
 
 // maxDrift bounds how fast two clocks drift apart, in millionths: undisciplined quartz does no
@@ -32,6 +34,7 @@ type window struct {
 	least       time.Time // the slot has come no earlier than this
 	came        time.Time // from when on a start is late: when it has surely come, or likely where nothing waits for that
 	from, until time.Time // a start happens between these; if until is earlier, not at all
+	told, wall  time.Time // when that was learnt, by both local clocks
 }
 
 // window returns when a slot can be used. A call that lasted from asked to told said that the slot
@@ -46,7 +49,7 @@ type window struct {
 func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told time.Time) window {
 	least, most := k.bounds(slot.Add(-wait), asked, told)
 	since := slot.Sub(k.redis)
-	w := window{least: k.local.Add(since + least), came: k.local.Add(since + most)}
+	w := window{least: k.local.Add(since + least), came: k.local.Add(since + most), told: told, wall: k.onTheWall(told)}
 	likely := k.local.Add(since + (least+most)/2) // when it has come if both ways to Redis take the same time
 	w.from = earlier(w.came, later(likely.Add(tau*3/4), k.local.Add(since+most-(most-least)/4)))
 	if w.from.Before(w.came) {
@@ -54,6 +57,20 @@ func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told
 	}
 	w.until = later(w.least.Add(tau), earlier(likely.Add(tau), w.from.Add(tau/4)))
 	return w
+}
+
+// over tells whether a slot is over at an instant. A machine that is suspended may wake with a
+// monotonic clock that stood still meanwhile, so the later of the two local clocks counts.
+func (k *redisClock) over(w window, at time.Time) bool {
+	stood := k.onTheWall(at).Sub(w.wall) - at.Sub(w.told)
+	return at.Add(max(0, stood)).After(w.until)
+}
+
+func (k *redisClock) onTheWall(at time.Time) time.Time {
+	if k.wall != nil {
+		return k.wall(at)
+	}
+	return at.Round(0)
 }
 
 // bounds are those of the offset, with what a call adds that read Redis' clock.

@@ -1,9 +1,16 @@
 package workers
 
 import (
+	"context"
 	"math/rand/v2"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 const tau = 20 * time.Millisecond
@@ -122,5 +129,35 @@ func TestWindowFromFarAway(t *testing.T) {
 		case from < 0 || until < from || until > tau+skew:
 			t.Errorf("%d ms there, %d back: between %v and %v after the slot, want at most %v", tc.request, tc.reply, from, until, tau+skew)
 		}
+	}
+}
+
+// A machine that is suspended between the grant of a slot and the start wakes with a monotonic clock
+// that says that the slot is yet to come. The wall clock knows better: the job gets another slot.
+func TestSlotPassesWhileTheMachineIsSuspended(t *testing.T) {
+	const asleep = 10 * time.Second
+	reg := prometheus.NewRegistry()
+	m, err := NewMetrics(reg, "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attempts []int
+	b := newBench(t, func(ctx context.Context, _ *asynq.Task) error {
+		info, _ := JobFrom(ctx)
+		attempts = append(attempts, info.Attempt)
+		return nil
+	}, Config{Metrics: m})
+	var looks atomic.Int64
+	b.pool.clock.wall = func(at time.Time) time.Time {
+		if looks.Add(1) > 1 { // after the first grant
+			at = at.Add(asleep)
+		}
+		return at.Round(0)
+	}
+	b.start()
+	b.wait("a", b.offer("a", 1))
+	b.pool.Stop()
+	if missed := testutil.ToFloat64(m.missed); missed != 1 || !slices.Equal(attempts, []int{1}) {
+		t.Errorf("%v slots missed, and attempts %v, want one and one", missed, attempts)
 	}
 }

@@ -299,7 +299,7 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 		// Nothing comes between this look at the clock and the handler, where a busy machine could
 		// lose time.
 		began = time.Now()
-		if late = began.Sub(s.in.least); began.After(s.in.until) {
+		if late = began.Sub(s.in.least); p.clock.over(s.in, began) {
 			return
 		}
 		how = hasStarted
