@@ -170,14 +170,14 @@ func TestIdleTenantsAreForgotten(t *testing.T) {
 	}
 	w.must(w.rdb.Del(ctx, w.q.TenantKey("passing")).Err())
 	w.pass(25 * hour)
-	_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1, 0)
+	_, err := w.q.Release(ctx, 0, ticketTTL, true, 0)
 	w.must(err)
 	if l, err := w.admin.Names(ctx, false); err != nil || !slices.Equal(l, []string{"dead", "known"}) {
 		t.Errorf("names %v, %v", l, err)
 	}
 	w.must(w.rdb.Del(ctx, w.q.TenantKey("dead")).Err())
 	w.pass(91 * 24 * hour)
-	_, err = w.q.Run(ctx, queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1, 0)
+	_, err = w.q.Release(ctx, 0, ticketTTL, true, 0)
 	w.must(err)
 	if keys := w.rdb.Keys(ctx, "*:dead").Val(); len(keys) > 0 {
 		t.Errorf("a tenant that is forgotten left %v behind", keys)

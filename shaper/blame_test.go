@@ -2,6 +2,7 @@ package shaper
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -217,4 +218,35 @@ func TestSuspectThatIsNotThere(t *testing.T) {
 	if n := w.rdb.Exists(t.Context(), w.q.ApartKey()).Val(); n > 0 {
 		t.Error("there are suspects in flight after all have ended")
 	}
+}
+
+// The log says that a worker fell silent, and what became of the jobs that it ran.
+func TestSilentWorkersAreLogged(t *testing.T) {
+	w := newWorld(t, redistest.Open(t))
+	var log strings.Builder
+	s, err := NewScheduler(w.rdb, w.q.Downstream, newCarrier(0), SchedulerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w.must(err)
+	s.q = w.q
+	w.setDownstream(DownstreamPolicy{MaxCrashes: 1, Defaults: Policy{Rate: rate(100, time.Second)}})
+	w.pool("p", 3)
+	w.offers("a", 2)
+	w.start()
+	w.start()
+	silent := func(want string) {
+		t.Helper()
+		log.Reset()
+		w.pass(second / 2)
+		for range 20 {
+			w.pass(second)
+			_, _, _, err := s.runOnce(t.Context(), false)
+			w.must(err)
+		}
+		if got := log.String(); strings.Count(got, "fell silent") != 1 || !strings.Contains(got, want) {
+			t.Errorf("the log says %q, want %s", got, want)
+		}
+	}
+	silent("suspects=2 blamed=0 dead=0")
+	w.pool("q", 1)
+	w.start()
+	silent("suspects=0 blamed=0 dead=1")
 }

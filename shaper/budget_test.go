@@ -277,7 +277,7 @@ func TestScriptsKeepTheirBudget(t *testing.T) {
 			}
 			w.pass(48 * 3600 * second)
 		}, func(w *world) {
-			_, err := w.q.Run(w.t.Context(), queue.ReleaseScript, "release", 0, queue.Micros(ticketTTL), 1, 0)
+			_, err := w.q.Release(w.t.Context(), 0, ticketTTL, true, 0)
 			w.must(err)
 		}},
 		{"ends, and the next", nil, func(w *world) {

@@ -15,15 +15,9 @@ func (w *world) releaseFrom(far time.Duration) (tickets []queue.Ticket) {
 	gate.Trip.Note(far)
 	_, err := gate.Beat(w.t.Context(), "p", 100, time.Hour, nil)
 	w.must(err)
-	v, err := w.q.Run(w.t.Context(), queue.ReleaseScript, "release", 50, queue.Micros(ticketTTL), 0, queue.Micros(far))
+	r, err := w.q.Release(w.t.Context(), 50, ticketTTL, false, far)
 	w.must(err)
-	r := queue.ReplyOf(v)
-	r.Int()
-	r.Int()
-	for r.More() {
-		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()})
-	}
-	return tickets
+	return r.Tickets
 }
 
 // grantAll brings tickets to the gate, and returns how far ahead the last slot is.

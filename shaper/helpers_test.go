@@ -136,15 +136,9 @@ const ticketTTL = 5 * time.Second
 // release asks for up to limit tickets.
 func (w *world) release(limit int) (tickets []queue.Ticket, wait time.Duration, more bool) {
 	w.t.Helper()
-	v, err := w.q.Run(w.t.Context(), queue.ReleaseScript, "release", limit, queue.Micros(ticketTTL), 0, 0)
+	r, err := w.q.Release(w.t.Context(), limit, ticketTTL, false, 0)
 	w.must(err)
-	r := queue.ReplyOf(v)
-	us := r.Int()
-	more = r.Int() == 1
-	for r.More() {
-		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()})
-	}
-	return tickets, time.Duration(us) * time.Microsecond, more
+	return r.Tickets, r.Wait, r.More
 }
 
 // enter takes a ticket to the gate; answer is "" for a grant.

@@ -203,28 +203,24 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 		limit = 0 // what was lost comes back all the same
 	}
 	begun := time.Now()
-	v, err := s.q.Run(ctx, queue.ReleaseScript, "release", limit, queue.Micros(s.opts.TicketTTL), queue.Flag(tidy), queue.Micros(s.trip.Takes()))
+	r, err := s.q.Release(ctx, limit, s.opts.TicketTTL, tidy, s.trip.Takes())
 	if err != nil {
 		return 0, 0, false, err
 	}
 	replied := time.Now()
 	s.trip.Note(replied.Sub(begun))
-	r := queue.ReplyOf(v)
-	us := r.Int()
-	more = r.Int() == 1
-	wait = time.Duration(us) * time.Microsecond
-	if us < 0 {
-		wait = s.opts.Poll
+	if r.Suspects+r.Blamed+r.Dead > 0 {
+		s.opts.Logger.Warn("a worker fell silent while it ran jobs", "suspects", r.Suspects, "blamed", r.Blamed, "dead", r.Dead)
 	}
-	if more {
-		wait = 0
-	}
-	if limit == 0 {
+	switch {
+	case limit == 0 || !r.More && r.Wait < 0:
 		wait = s.opts.Poll
+	case !r.More:
+		wait = r.Wait
 	}
 	var tickets []string
-	for r.More() {
-		tickets = append(tickets, queue.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()}.String())
+	for _, k := range r.Tickets {
+		tickets = append(tickets, k.String())
 	}
 	if s.opts.OnRelease != nil {
 		s.opts.OnRelease(replied.Sub(begun), len(tickets))
@@ -232,10 +228,10 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	if len(tickets) > 0 {
 		if err := s.dispatcher.Dispatch(ctx, tickets); err != nil {
 			// Their jobs go back to the front after TicketTTL.
-			return len(tickets), 0, more, fmt.Errorf("dispatch %d tickets: %w", len(tickets), err)
+			return len(tickets), 0, r.More, fmt.Errorf("dispatch %d tickets: %w", len(tickets), err)
 		}
 	}
-	return len(tickets), wait - time.Since(replied), more, nil
+	return len(tickets), wait - time.Since(replied), r.More, nil
 }
 
 // watch looks at what the Dispatcher has in its hands, once every Poll, until ctx ends. It says in the

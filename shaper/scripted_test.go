@@ -55,11 +55,11 @@ func (s scripted) Offer(tenant string, offers ...model.Offer) (out []model.Answe
 }
 
 func (s scripted) Release(limit int, ttl, trip time.Duration) (tickets []model.Ticket, wait int64, more bool) {
-	r := queue.ReplyOf(s.ask(queue.ReleaseScript, "release", limit, queue.Micros(ttl), s.now%2, queue.Micros(trip)))
-	for wait, more = r.Int(), r.Int() == 1; r.More(); {
-		tickets = append(tickets, model.Ticket{Tenant: r.Str(), ID: r.Str(), Release: r.Int()})
+	r := queue.ReadReleased(s.ask(queue.ReleaseScript, "release", limit, queue.Micros(ttl), s.now%2, queue.Micros(trip)))
+	for _, k := range r.Tickets {
+		tickets = append(tickets, model.Ticket(k))
 	}
-	return tickets, wait, more
+	return tickets, r.Wait.Microseconds(), r.More
 }
 
 func (s scripted) Enter(k model.Ticket, token string) (*model.Grant, string) {

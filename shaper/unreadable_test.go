@@ -226,7 +226,7 @@ func TestUnreadableDownstream(t *testing.T) {
 			before := w.dump()
 			calls := map[string]func() error{
 				"offer":   func() error { _, err := w.client.Offer(ctx, Spec{Tenant: "new", Type: "x"}); return err },
-				"release": func() error { _, err := w.q.Run(ctx, queue.ReleaseScript, "release", 10, 1, 0, 0); return err },
+				"release": func() error { _, err := w.q.Release(ctx, 10, time.Microsecond, false, 0); return err },
 				"finish": func() error {
 					_, err := w.gate.Finish(ctx, g, queue.Finish{Ending: queue.EndOK})
 					return err

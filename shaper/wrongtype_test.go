@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
 )
 
@@ -33,7 +32,7 @@ func TestWrongType(t *testing.T) {
 			"find":   func() error { _, err := w.client.Find(ctx, "a", "a1"); return err },
 			"cancel": func() error { _, err := w.client.Cancel(ctx, "a", "a2"); return err },
 			"release": func() error {
-				_, err := w.q.Run(ctx, queue.ReleaseScript, "release", 10, queue.Micros(ticketTTL), 0, 0)
+				_, err := w.q.Release(ctx, 10, ticketTTL, false, 0)
 				return err
 			},
 			"beat":   func() error { _, err := w.gate.Beat(ctx, "p", 1, 0, nil); return err },

@@ -6,9 +6,10 @@
 -- ARGV[2] most tickets of this call  [3] µs within which a ticket must come to the gate
 -- ARGV[4] 1 = tidy the index of tenants too  [5] µs that the caller's round trip to Redis takes
 --
--- Returns {wait, more, then tenant, id, release number of each ticket}
+-- Returns {wait, more, suspects, blamed, dead, then tenant, id, release number of each ticket}
 --   wait  µs until something may leave, for the caller's sleep; -1 = nothing is filed
 --   more  1 = call again at once, with the same arguments
+--   suspects, blamed, dead  how many jobs whose lease ended became what, see crashed
 --
 -- Cost: O(log tenants) a ticket, at most BATCH of each kind of work and BUDGET commands a call;
 -- nothing grows with idle tenants. What comes first leaves enough for what comes later.
@@ -116,7 +117,11 @@ ds.losing = back(K_OUT, 'out', now, 850, function(t, id, j)
   to_front(t.name, id, j)
   count(ds, t, 'lost_tickets')
 end)
-if back(K_RUN, 'run', lease_end, 700, function(t, id, j) crashed(ds, t, id, j, now) end) or ds.losing then more = true end
+local became = { suspect = 0, blamed = 0, dead = 0, cancelled = 0 }
+if back(K_RUN, 'run', lease_end, 700, function(t, id, j)
+  local what = crashed(ds, t, id, j, now)
+  became[what] = became[what] + 1
+end) or ds.losing then more = true end
 
 if refile(ds, cache, now) then more = true end
 for _ = 1, SWEEPS do
@@ -177,6 +182,6 @@ if ARGV[4] == '1' then -- forget tenants whose hash has timed out
 end
 for _, t in pairs(cache) do save(t) end
 save(ds)
-local reply = { at and at < FOREVER and int(math.max(at - now, 0)) or '-1', more and 1 or 0 }
+local reply = { at and at < FOREVER and int(math.max(at - now, 0)) or '-1', more and 1 or 0, became.suspect, became.blamed, became.dead }
 for _, v in ipairs(out) do reply[#reply + 1] = v end
 return reply

@@ -288,7 +288,7 @@ local function crashed(ds, t, id, j, now)
   count(ds, t, 'crashed')
   if j.state == 'c' then
     finished(ds, t, id, j, 'cancelled', '', now)
-    return
+    return 'cancelled'
   end
   j.crashes, j.forgiven, j.token = j.crashes + 1, j.forgiven + 1, '-' -- its worker, if it still lives, is told that it came too late
   if blamed then
@@ -299,7 +299,8 @@ local function crashed(ds, t, id, j, now)
   end
   if j.blamed >= ds.crashes then
     bury(ds, t, id, j, 'crashed', 'its worker vanished ' .. int(j.crashes) .. ' times', now)
-  else
-    to_front(t.name, id, j)
+    return 'dead'
   end
+  to_front(t.name, id, j)
+  return blamed and 'blamed' or 'suspect'
 end
