@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	simFor  = flag.Duration("sim.for", 20*time.Second, "how long TestSimulatedScripts plays")
+	simFor  = flag.Duration("sim.for", 30*time.Second, "how long TestSimulatedScripts plays")
 	simSeed = flag.Uint64("sim.seed", 0, "the first seed that it plays; 0 = at random")
 )
 
