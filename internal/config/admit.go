@@ -43,6 +43,10 @@ func (d *decoder) admit(n node, p *shaper.DownstreamPolicy) {
 
 // rules reads a list of rules with different names.
 func (d *decoder) rules(n node) []policing.Rule {
+	if many := len(n.Content); kind(n.Node) == list && many > policing.MaxRules {
+		d.fail(n, fmt.Sprintf("%d rules: want at most %d", many, policing.MaxRules))
+		return nil
+	}
 	var rules []policing.Rule
 	taken := map[string]bool{}
 	d.items(n, wantRules, func(n node) {
@@ -53,9 +57,6 @@ func (d *decoder) rules(n node) []policing.Rule {
 		taken[rule.Name] = true
 		rules = append(rules, rule)
 	})
-	if len(rules) > policing.MaxRules {
-		d.fail(n, fmt.Sprintf("%d rules: want at most %d", len(rules), policing.MaxRules))
-	}
 	return rules
 }
 
@@ -81,7 +82,7 @@ func (d *decoder) rule(n node) (r policing.Rule, name node) {
 				return
 			}
 			w.algorithm, w.sizes, w.at[a.name] = a.name, a.sizes, n
-			d.rate(a.name, &w.rate).read(n)
+			d.rate(&w.rate, n)
 		}})
 	}
 	for _, key := range []string{"burst", "depth", "name", "per", "cost"} {

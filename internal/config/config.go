@@ -14,16 +14,22 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/strict"
 )
 
-// MaxSize is how many bytes a config file may have.
-const MaxSize = 1 << 20
+// What a config file may have at most: enough for a hundred thousand tenants, and little enough for
+// the parser, which takes some hundred bytes for each value.
+const (
+	MaxSize  = 8 << 20   // bytes
+	maxMarks = 1_000_000 // characters that a value, a key or a line of it may begin or end with
+)
 
 // File is a config file as it was written.
 type File struct {
@@ -71,6 +77,16 @@ func Load(path string) (*File, error) {
 	return Parse(path, b)
 }
 
+// marks is how many nodes a text can have at most, or a little less.
+func marks(text []byte) (n int) {
+	for _, b := range text {
+		if strings.IndexByte("\n,:-?[{", b) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Parse checks the text of a config file; name stands for the file in errors. Mistakes are
 // *Error values, joined. It returns either a File or an error.
 func Parse(name string, b []byte) (*File, error) {
@@ -82,6 +98,14 @@ func Parse(name string, b []byte) (*File, error) {
 	text, err := strict.Text(b)
 	if err != nil {
 		d.unreadable(b, err)
+		return nil, d.err()
+	}
+	if bytes.HasPrefix(text, []byte("\ufeff")) { // the parser would take it off, too
+		d.report(1, 1, "", "a second byte order mark: want one at most")
+		return nil, d.err()
+	}
+	if n := marks(text); n > maxMarks {
+		d.report(1, 1, "", fmt.Sprintf("the file holds too much: %d values or so, want at most %d", n, maxMarks))
 		return nil, d.err()
 	}
 	root, ok := d.document(text)

@@ -73,7 +73,7 @@ func TestParseContract(t *testing.T) {
 }
 
 func TestParseKeepsCharacters(t *testing.T) {
-	got, err := Parse("f", []byte(`downstreams: {d: {target: {exec: [echo, "\ud83d\ude00", "`+"\ufffd"+`", '\ud83d', "\\udc00"]}}}`))
+	got, err := Parse("f", []byte(`downstreams: {d: {target: {exec: [echo, "\U0001f600", "`+"\ufffd"+`", '\ud83d', "\\udc00"]}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestLoad(t *testing.T) {
 	if err := os.WriteFile(path, make([]byte, MaxSize+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "want at most 1048576 bytes") {
+	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), "want at most 8388608 bytes") {
 		t.Errorf("Load of a large file: %v", err)
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/jobshaper/jobshaper/internal/clip"
 	"github.com/jobshaper/jobshaper/internal/setting"
@@ -19,7 +18,7 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// decoder walks the syntax tree rather than decoding into structs: only the tree knows where a
+// decoder walks the tree of nodes rather than decoding into structs: only the tree knows where a
 // value is written, whether a zero was written, and that 010 was not meant as 8.
 type decoder struct {
 	file  string
@@ -28,7 +27,7 @@ type decoder struct {
 
 // node is a value in the tree and the path that leads to it.
 type node struct {
-	ast.Node
+	*yaml.Node
 	path string
 }
 
@@ -46,8 +45,7 @@ func (d *decoder) report(line, column int, path, problem string) {
 
 // fail reports a problem at n.
 func (d *decoder) fail(n node, problem string) {
-	line, column := position(n.Node)
-	d.report(line, column, n.path, problem)
+	d.report(n.Line, n.Column, n.path, problem)
 }
 
 // wrong reports that n's value is not what is wanted, and quotes the value.
@@ -61,37 +59,51 @@ func (d *decoder) wrong(n node, want string) {
 
 // document parses b and returns its only document, a mapping.
 func (d *decoder) document(b []byte) (node, bool) {
-	// Keys written twice are allowed here and found by mapping, which knows their path.
-	tree, err := parser.ParseBytes(b, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		line, column, problem := 1, 1, "this is not YAML"
-		var syntax yaml.Error
-		if errors.As(err, &syntax) {
-			problem = syntax.GetMessage() // Error() would quote the lines around it, and secrets in them
-			if t := syntax.GetToken(); t != nil && t.Position != nil {
-				line, column = t.Position.Line, t.Position.Column
-			}
-		}
-		d.report(line, column, "", problem)
+	parser := yaml.NewDecoder(bytes.NewReader(b))
+	var first, second yaml.Node
+	err := parser.Decode(&first)
+	if err == nil {
+		err = parser.Decode(&second)
+	}
+	switch {
+	case err == nil:
+		d.fail(node{second.Content[0], ""}, "a second document: want one")
 		return node{}, false
-	}
-	var root node
-	for _, doc := range tree.Docs {
-		if doc.Body == nil || doc.Body.Type() == ast.DirectiveType {
-			continue
-		}
-		if root.Node != nil {
-			d.fail(node{doc.Body, ""}, "a second document: want one")
-			return node{}, false
-		}
-		root = node{doc.Body, ""}
-	}
-	if root.Node == nil {
+	case !errors.Is(err, io.EOF):
+		d.notYAML(err)
+		return node{}, false
+	case len(first.Content) == 0 || kind(first.Content[0]) == none && first.Content[0].Value == "":
 		d.report(1, 1, "downstreams", "missing: want at least one downstream")
 		return node{}, false
 	}
-	ast.Walk(d, root.Node)
-	return root, len(d.found) == 0
+	return node{first.Content[0], ""}, true
+}
+
+var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+
+// plainly says in other words what the parser says, where that is obscure, or names an anchor, which
+// may be a secret that somebody did not quote.
+var plainly = map[string]string{
+	"unknown anchor": anchored,
+	"found invalid Unicode character escape code": `an escape in this text is no character: want \UXXXXXXXX, or the character itself`,
+	"exceeded max depth of":                       "lists and mappings within each other, too many of them",
+}
+
+// notYAML reports what the parser says. It knows the line, and not the column.
+func (d *decoder) notYAML(err error) {
+	line, problem := 1, "this is not YAML"
+	if m := syntaxError.FindStringSubmatch(err.Error()); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+		problem = m[2]
+	}
+	for begins, better := range plainly {
+		if strings.HasPrefix(problem, begins) {
+			problem = better
+		}
+	}
+	d.report(line, 0, "", problem)
 }
 
 // unreadable reports that the file is not text, at the place that strict.Text names.
@@ -105,47 +117,31 @@ func (d *decoder) unreadable(b []byte, err error) {
 	d.report(1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[line:]), "", wrong.Problem)
 }
 
-// Visit reports texts in which an escape is no character, such as half a surrogate pair: the parser
-// reads it as U+FFFD. Its tree does not tell that from an escaped U+FFFD, which nobody means to
-// write; the character itself may be in a text.
-func (d *decoder) Visit(n ast.Node) ast.Visitor {
-	s, ok := n.(*ast.StringNode)
-	if ok && s.Token.Type == token.DoubleQuoteType && strings.Count(s.Value, "\ufffd") > strings.Count(s.Token.Origin, "\ufffd") {
-		d.fail(node{n, ""}, "an escape in this text is no character: want both halves of a surrogate pair, or the character itself")
-	}
-	return d
-}
-
 // mapping calls entry for each key of n in turn and reports keys that are written twice.
 // An empty value is a mapping without keys.
 func (d *decoder) mapping(n node, entry func(key node, name string, value node)) {
-	var values []*ast.MappingValueNode
-	switch m := n.Node.(type) {
-	case *ast.MappingNode:
-		values = m.Values
-	case *ast.MappingValueNode:
-		values = []*ast.MappingValueNode{m}
-	case *ast.NullNode:
+	switch {
+	case kind(n.Node) == none:
 		return
-	default:
-		d.wrong(n, "keys and values")
+	case kind(n.Node) != pairs:
+		d.wrong(n, pairs)
 		return
 	}
-	first := make(map[string]int, len(values))
-	for _, v := range values {
-		name, ok := keyText(v.Key)
-		key := node{v.Key, join(n.path, name)}
+	first := make(map[string]int, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, v := n.Content[i], n.Content[i+1]
+		name, ok := keyText(k)
+		key := node{k, join(n.path, name)}
 		if !ok {
-			d.fail(node{v.Key, n.path}, kind(v.Key)+" as a key: want a plain name")
+			d.fail(node{k, n.path}, kind(k)+" as a key: want a plain name")
 			continue
 		}
-		line, _ := position(v.Key)
 		if before, twice := first[name]; twice {
 			d.fail(key, fmt.Sprintf("written twice: want it once, it is on line %d already", before))
 			continue
 		}
-		first[name] = line
-		entry(key, name, node{v.Value, key.path})
+		first[name] = k.Line
+		entry(key, name, node{v, key.path})
 	}
 }
 
@@ -162,8 +158,12 @@ func (d *decoder) fields(n node, known ...field) {
 		for i, f := range known {
 			names[i] = f.key
 		}
-		d.fail(key, "unknown key: want "+setting.Or(names))
+		d.unknown(key, names)
 	})
+}
+
+func (d *decoder) unknown(key node, known []string) {
+	d.fail(key, "unknown key: want "+setting.Or(known))
 }
 
 // named reads a mapping whose keys are names of things: of a downstream, of a tenant.
@@ -180,12 +180,12 @@ func (d *decoder) named(n node, what string, entry func(name string, value node)
 
 // items calls item for each value of a list. An empty value is a list without items.
 func (d *decoder) items(n node, want string, item func(node)) {
-	switch s := n.Node.(type) {
-	case *ast.SequenceNode:
-		for i, v := range s.Values {
+	switch kind(n.Node) {
+	case list:
+		for i, v := range n.Content {
 			item(node{v, fmt.Sprintf("%s[%d]", n.path, i)})
 		}
-	case *ast.NullNode:
+	case none:
 	default:
 		d.wrong(n, want)
 	}
@@ -201,58 +201,44 @@ func (d *decoder) text(n node, want string) (string, bool) {
 }
 
 // scalar returns the text of a single value that is not empty.
-func scalar(n ast.Node) (string, bool) {
-	switch v := n.(type) {
-	case *ast.StringNode:
-		return v.Value, true
-	case *ast.LiteralNode:
-		return v.Value.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return n.GetToken().Value, true
+func scalar(n *yaml.Node) (string, bool) {
+	if kind(n) != value {
+		return "", false
 	}
-	return "", false
+	return n.Value, true
 }
 
 // keyText returns the text of a key; unlike as a value, null is a name here.
-func keyText(n ast.Node) (string, bool) {
-	if n.Type() == ast.NullType {
-		return n.GetToken().Value, true
-	}
-	return scalar(n)
+func keyText(n *yaml.Node) (string, bool) {
+	k := kind(n)
+	return n.Value, k == value || k == none
 }
 
-// kind names what was found where a single value was wanted.
-func kind(n ast.Node) string {
-	switch n.Type() {
-	case ast.NullType:
-		return "no value"
-	case ast.MappingType, ast.MappingValueType:
-		return "keys and values"
-	case ast.SequenceType:
-		return "a list"
-	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
-		return "a YAML anchor or alias, which is not read here"
-	case ast.TagType:
-		return "a YAML tag, which is not read here"
-	}
-	return strings.ToLower(n.Type().String())
-}
+// What a node may be.
+const (
+	none     = "no value"
+	value    = "a value"
+	list     = "a list"
+	pairs    = "keys and values"
+	anchored = "a YAML anchor or alias, which is not read here"
+	tagged   = "a YAML tag, which is not read here"
+)
 
-// position returns where n begins. A block mapping begins at its first key, although its token is
-// the colon.
-func position(n ast.Node) (line, column int) {
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		if !m.IsFlowStyle && len(m.Values) > 0 {
-			return position(m.Values[0])
-		}
-	case *ast.MappingValueNode:
-		return position(m.Key)
+// kind names what a node is.
+func kind(n *yaml.Node) string {
+	switch {
+	case n.Anchor != "" || n.Kind == yaml.AliasNode || n.ShortTag() == "!!merge":
+		return anchored
+	case n.Style&yaml.TaggedStyle != 0:
+		return tagged
+	case n.Kind == yaml.SequenceNode:
+		return list
+	case n.Kind == yaml.MappingNode:
+		return pairs
+	case n.ShortTag() == "!!null":
+		return none
 	}
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return t.Position.Line, t.Position.Column
-	}
-	return 1, 1
+	return value
 }
 
 func join(path, key string) string {

@@ -14,16 +14,20 @@ import (
 //	shaper.yaml:7:24: downstreams.transcoder.defaults.depth: "0": want 1 to 10000000
 type Error struct {
 	File         string
-	Line, Column int    // counted from 1
+	Line, Column int    // counted from 1; Column is 0 where the text is not YAML, and only the line is known
 	Path         string // of the key, joined with dots; empty where the text is not YAML
 	Problem      string // the value, unless it may be secret, and what would be right
 }
 
 func (e *Error) Error() string {
-	if e.Path == "" {
-		return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Problem)
+	at := fmt.Sprintf("%s:%d", e.File, e.Line)
+	if e.Column > 0 {
+		at += fmt.Sprintf(":%d", e.Column)
 	}
-	return fmt.Sprintf("%s:%d:%d: %s: %s", e.File, e.Line, e.Column, e.Path, e.Problem)
+	if e.Path == "" {
+		return at + ": " + e.Problem
+	}
+	return at + ": " + e.Path + ": " + e.Problem
 }
 
 func (e *Error) Unwrap() error { return shaper.ErrInvalid }

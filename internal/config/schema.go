@@ -59,7 +59,13 @@ func (d *decoder) downstream(name string, n node) Downstream {
 }
 
 func (d *decoder) policy(n node) (p shaper.Policy) {
-	d.fields(n, d.settings(setting.Of(&p))...)
+	d.mapping(n, func(key node, name string, value node) { // a file may have a hundred thousand of them
+		if v, ok := setting.Find(&p, name); ok {
+			d.set(v, value)
+		} else {
+			d.unknown(key, setting.Names(&p))
+		}
+	})
 	return p
 }
 

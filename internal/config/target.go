@@ -20,7 +20,7 @@ var (
 
 func (d *decoder) target(n node) Target {
 	var t Target
-	t.Line, _ = position(n.Node)
+	t.Line = n.Line
 	at := make(map[string]node)
 	seen := func(key string, read func(node)) field {
 		return field{key, func(n node) { at[key] = n; read(n) }}

@@ -40,6 +40,26 @@ func Register[S any](t Table[S]) Table[S] {
 // Of returns the fields of s, whose type has a registered table. Setting them sets those of s.
 func Of[S any](s *S) []Value { return tables[reflect.TypeFor[S]()].(Table[S]).Of(s) }
 
+// Find returns one field of s, as Of does.
+func Find[S any](s *S, name string) (Value, bool) {
+	for _, row := range tables[reflect.TypeFor[S]()].(Table[S]) {
+		if row.name == name {
+			return Value{row.name, row.key, row.meaning, row.in(s)}, true
+		}
+	}
+	return Value{}, false
+}
+
+// Names returns the names of the fields of s.
+func Names[S any](s *S) []string {
+	table := tables[reflect.TypeFor[S]()].(Table[S])
+	names := make([]string, len(table))
+	for i, row := range table {
+		names[i] = row.name
+	}
+	return names
+}
+
 // Of returns the fields of s. Setting them sets those of s.
 func (t Table[S]) Of(s *S) []Value {
 	values := make([]Value, len(t))
