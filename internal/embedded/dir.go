@@ -3,9 +3,11 @@ package embedded
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 )
 
@@ -13,8 +15,9 @@ import (
 const DirVar = "SHAPER_DATA_DIR"
 
 // DefaultDir is the data directory where the user names none: $SHAPER_DATA_DIR,
-// $XDG_DATA_HOME/jobshaper, ~/.local/share/jobshaper, and for a user without a
-// home a directory of the user's own among the temporary ones.
+// $XDG_DATA_HOME/jobshaper, or ~/.local/share/jobshaper, with the home that the
+// system knows of where the environment names none. It is empty for a user
+// without a home: among the temporary files anybody may have made it before.
 func DefaultDir() string {
 	if dir := os.Getenv(DirVar); dir != "" {
 		return dir
@@ -22,15 +25,27 @@ func DefaultDir() string {
 	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) { // its specification says to ignore any other
 		return filepath.Join(dir, "jobshaper")
 	}
-	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
-		return filepath.Join(home, ".local", "share", "jobshaper")
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		home = ""
+		if u, err := user.Current(); err == nil {
+			home = u.HomeDir
+		}
 	}
-	return filepath.Join(os.TempDir(), fmt.Sprintf("jobshaper-%d", os.Getuid()))
+	if !filepath.IsAbs(home) {
+		return ""
+	}
+	return filepath.Join(home, ".local", "share", "jobshaper")
 }
 
+var errNoDir = errors.New("data directory: you have no home for it: name one with --data-dir or " + DirVar)
+
 // prepareDir makes the directory, for its owner only, and returns its absolute
-// path. An existing directory keeps its permissions, but must not let everybody write.
+// path. An existing directory keeps its permissions, but see checkDir.
 func prepareDir(dir string, log *slog.Logger) (string, error) {
+	if dir == "" {
+		return "", errNoDir
+	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("data directory: %w", err)
@@ -38,13 +53,14 @@ func prepareDir(dir string, log *slog.Logger) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("data directory: %w: choose another with --data-dir", err)
 	}
+	if err := checkDir(dir); err != nil {
+		return "", err
+	}
 	info, err := os.Stat(dir)
 	if err != nil {
 		return "", fmt.Errorf("data directory: %w", err)
 	}
-	if perm := info.Mode().Perm(); perm&0o002 != 0 {
-		return "", fmt.Errorf("data directory %s: everybody may write to it (%#o): want one of your own, chmod 700", dir, perm)
-	} else if perm&0o077 != 0 {
+	if perm := info.Mode().Perm(); perm&0o077 != 0 {
 		log.Warn("other users can read the jobs in the data directory: chmod 700", "dir", dir, "mode", fmt.Sprintf("%#o", perm))
 	}
 	return dir, nil

@@ -2,9 +2,9 @@ package embedded
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,13 +63,17 @@ func TestPrepareDir(t *testing.T) {
 }
 
 func TestDefaultDir(t *testing.T) {
-	t.Setenv("TMPDIR", "/scratch")
+	u, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct{ ours, xdg, home, want string }{
 		{"/ours", "/xdg", "/home/ann", "/ours"},
 		{"", "/xdg", "/home/ann", "/xdg/jobshaper"},
 		{"", "relative", "/home/ann", "/home/ann/.local/share/jobshaper"},
 		{"", "", "/home/ann", "/home/ann/.local/share/jobshaper"},
-		{"", "", "", fmt.Sprintf("/scratch/jobshaper-%d", os.Getuid())},
+		{"", "", "", u.HomeDir + "/.local/share/jobshaper"}, // not among the temporary files, where anybody may have made it
+		{"", "", "relative", u.HomeDir + "/.local/share/jobshaper"},
 	} {
 		t.Setenv(DirVar, row.ours)
 		t.Setenv("XDG_DATA_HOME", row.xdg)

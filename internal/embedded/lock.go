@@ -35,7 +35,7 @@ type dirLock struct{ file *os.File }
 // stays when the lock is released: removing it would let two processes lock two
 // different files of the same name.
 func acquire(dir string) (*dirLock, error) {
-	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := openOwn(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
@@ -63,7 +63,7 @@ func writePID(file *os.File) error {
 
 // readPID returns the pid in a lock file, or 0: its owner may not have written it yet.
 func readPID(path string) int {
-	text, err := os.ReadFile(path)
+	text, err := readOwn(path)
 	if err != nil {
 		return 0
 	}

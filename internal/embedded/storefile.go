@@ -35,7 +35,15 @@ func storeFilePath(dir string) string { return filepath.Join(dir, "store.json") 
 // answered. Without one, or with a file left behind by a daemon that was killed,
 // the error wraps ErrNoStore.
 func Find(dir string) (url string, err error) {
-	raw, err := os.ReadFile(storeFilePath(dir))
+	if dir == "" {
+		return "", errNoDir
+	}
+	if err := checkDir(dir); errors.Is(err, fs.ErrNotExist) {
+		return "", noStore(dir, "")
+	} else if err != nil {
+		return "", err
+	}
+	raw, err := readOwn(storeFilePath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", noStore(dir, "")
 	} else if err != nil {
