@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/jobshaper/jobshaper/internal/queue"
+	"github.com/jobshaper/jobshaper/internal/seldom"
 	"github.com/jobshaper/jobshaper/internal/usable"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -94,9 +95,9 @@ type Pool struct {
 	log       *slog.Logger
 	bell      *doorbell
 	clock     redisClock
-	tooLate   seldom        // jobs that went back because their slots were missed
-	throttles throttles     // of tenants, so that the log tells of them once
-	places    chan struct{} // holds one for each ticket that is being served
+	tooLate   seldom.Counter // jobs that went back because their slots were missed
+	throttles throttles      // of tenants, so that the log tells of them once
+	places    chan struct{}  // holds one for each ticket that is being served
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long
 	// enough: nobody waits for Redis after that.
@@ -139,7 +140,8 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 	}
 	q := queue.Open(rdb, downstream)
 	p := &Pool{q: q, id: poolID(), admin: admin, gate: queue.NewGate(q), handler: handler, cfg: cfg,
-		bell: newDoorbell(), places: make(chan struct{}, cfg.Concurrency), running: map[string]*start{}}
+		bell: newDoorbell(), places: make(chan struct{}, cfg.Concurrency), running: map[string]*start{},
+		tooLate: seldom.Counter{Every: 5 * time.Second}}
 	p.log = cfg.Logger.With("downstream", downstream, "pool", p.id)
 	p.hold, p.endHold = context.WithCancel(context.Background())
 	p.work, p.abandon = context.WithCancel(context.Background())

@@ -200,7 +200,7 @@ func (p *Pool) inSlot(s *start) (f queue.Finish, started bool) {
 		p.cfg.Metrics.missedSlot()
 		if missed == maxMissed {
 			p.cfg.Metrics.tooLate()
-			if jobs, ok := p.tooLate.note(time.Now()); ok { // each job comes here again and again while it lasts
+			if jobs, ok := p.tooLate.Note(time.Now()); ok { // each job comes here again and again while it lasts
 				p.log.Warn("tolerance too small for this Redis: job goes back",
 					"missed", missed+1, "late", late, "tolerance", s.grant.Tolerance, "jobs", jobs)
 			}

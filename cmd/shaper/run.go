@@ -92,7 +92,10 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 	defer cmdline.Outlive(log)() // until the last line is written
 	defer queue.Stop()
 	cfg.LogDropped = queue.Dropped
-	cfg.Log, cfg.Version, cfg.Tokens = log, version, api.Tokens(os.Getenv("SHAPER_API_TOKENS"))
+	cfg.Log, cfg.Version = log, version
+	if cfg.Tokens, err = api.Tokens(os.Getenv("SHAPER_API_TOKENS")); err != nil {
+		return err
+	}
 	cfg.Started = func(r app.Running) {
 		roles := cfg.Roles
 		roles.API = roles.API && r.Address != "" // empty if the default address was taken
@@ -109,6 +112,9 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 			log.Info("listening at " + r.Address)
 		case r.Address != "":
 			log.Info("listening at http://" + r.Address)
+			if len(cfg.Tokens) == 0 {
+				log.Warn("any user of this machine may post jobs there; SHAPER_API_TOKENS or --listen unix:/PATH keeps others out")
+			}
 		}
 	}
 	err = app.Run(c.Context, cfg)

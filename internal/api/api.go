@@ -48,7 +48,7 @@ type Hitters interface {
 type Config struct {
 	Clients  map[string]Client // by downstream; nil = this process takes no jobs, and serves only health and metrics
 	Tokens   []string          // whoever sends one of them may use the API; none = everybody may
-	Loopback bool              // the listener is on a loopback address: metrics need no token
+	Loopback bool              // only this machine can reach the listener
 	Ready    func(context.Context) error
 	Registry *prometheus.Registry // what /metrics shows; the API's own metrics are added
 
@@ -65,13 +65,17 @@ type Config struct {
 // Handler is the API. While a store is away it owns a goroutine that asks whether it is back.
 type Handler struct {
 	http.Handler
-	stores map[string]*store // by downstream
-	probes *probes
+	stores   map[string]*store // by downstream
+	probes   *probes
+	failures *failures
 }
 
 // Close ends the goroutines, and waits for them. It may be called twice; requests are still
 // answered after it.
-func (h *Handler) Close() { h.probes.stop() }
+func (h *Handler) Close() {
+	h.probes.stop()
+	h.failures.close()
+}
 
 // New returns the handler.
 func New(cfg Config) (*Handler, error) {
@@ -88,20 +92,21 @@ func New(cfg Config) (*Handler, error) {
 	if jobs.spared, err = h.newStoreMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
-	guard := newGuard(cfg.Tokens)
+	guard, err := newGuard(cfg)
+	if err != nil {
+		return nil, err
+	}
+	h.failures = guard.failures
 	metrics := promhttp.HandlerFor(cfg.Registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError,
 		MaxRequestsInFlight: 4, Timeout: 10 * time.Second,
 	})
-	if !cfg.Loopback {
-		metrics = guard.protect(metrics)
-	}
 	mux := http.NewServeMux()
 	if cfg.Clients != nil {
 		mux.Handle("/v1/downstreams/{downstream}/tenants/{tenant}/jobs", guard.protect(only(http.MethodPost, jobs.offer)))
 		mux.Handle("/v1/downstreams/{downstream}/tenants/{tenant}/jobs/{id}", guard.protect(only(http.MethodGet, jobs.show)))
 	}
-	mux.Handle("/metrics", only(http.MethodGet, metrics.ServeHTTP))
+	mux.Handle("/metrics", guard.protect(only(http.MethodGet, metrics.ServeHTTP)))
 	mux.HandleFunc("/healthz", only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok") }))
 	mux.HandleFunc("/readyz", only(http.MethodGet, func(w http.ResponseWriter, r *http.Request) { h.ready(w, r, cfg.Ready) }))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

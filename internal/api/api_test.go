@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -229,12 +230,18 @@ shaper_refused_total{downstream="d",reason="full"} 1
 	}
 }
 
+const alpha, beta = "alpha-alpha-alpha", "beta-beta-beta-beta"
+
 func TestTokens(t *testing.T) {
-	url, _ := serve(t, func(c *Config) { c.Tokens, c.Loopback = Tokens(" alpha ,,beta"), false })
+	tokens, err := Tokens(" " + alpha + " ,," + beta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, _ := serve(t, func(c *Config) { c.Tokens = tokens })
 	for _, row := range []struct {
 		header string
 		status int
-	}{{"", 401}, {"Bearer gamma", 401}, {"alpha", 401}, {"Basic alpha", 401}, {"Bearer ", 401}, {"Bearer alpha", 202}, {"bearer beta", 202}} {
+	}{{"", 401}, {"Bearer gamma", 401}, {alpha, 401}, {"Basic " + alpha, 401}, {"Bearer ", 401}, {"Bearer " + alpha, 202}, {"bearer " + beta, 202}} {
 		a := ask(t, "POST", url+jobsPath, `{"type":"x"}`, "Authorization", row.header)
 		if a.status != row.status || (a.status == 401) != (a.header.Get("WWW-Authenticate") != "") {
 			t.Errorf("%q: %d %v", row.header, a.status, a.header)
@@ -245,8 +252,56 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s without a token: %d", path, a.status)
 		}
 	}
-	if a := ask(t, "GET", url+"/metrics", "", "Authorization", "Bearer alpha"); a.status != 200 {
+	if a := ask(t, "GET", url+"/metrics", "", "Authorization", "Bearer "+alpha); a.status != 200 {
 		t.Errorf("metrics with a token: %d", a.status)
+	}
+	// A page's own name may lead to this machine.
+	for path, status := range map[string]int{"/healthz": 403, "/metrics": 403, jobsPath: 403} {
+		if a := ask(t, "GET", url+path, "", "Host", "evil.example"); a.status != status {
+			t.Errorf("%s as evil.example: %d", path, a.status)
+		}
+	}
+	if a := ask(t, "GET", url+"/metrics", "", "Host", "shaper.example", "Authorization", "Bearer "+alpha); a.status != 200 {
+		t.Errorf("by a proxy, with a token: %d", a.status)
+	}
+}
+
+func TestShortTokensAreRefused(t *testing.T) {
+	_, err := Tokens(alpha + ",s3cret")
+	if err == nil || !errors.Is(err, shaper.ErrInvalid) || !strings.Contains(err.Error(), "token 2, of 6 bytes") || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("%v, want an error that says which, and does not quote it", err)
+	}
+}
+
+// Who guesses tokens is counted, logged, and has to wait; who knows one does not, from the same
+// address.
+func TestGuessedTokens(t *testing.T) {
+	var log bytes.Buffer
+	reg := prometheus.NewRegistry()
+	url, _ := serve(t, func(c *Config) {
+		c.Tokens, c.Registry, c.Log = []string{alpha}, reg, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	const tries = 100
+	refused := map[int]int{}
+	for i := range tries {
+		a := ask(t, "POST", url+jobsPath, `{"type":"x"}`, "Authorization", fmt.Sprint("Bearer guess", i))
+		refused[a.status]++
+		if a.status == 429 && a.header.Get("Retry-After") == "" {
+			t.Fatalf("%v", a.header)
+		}
+	}
+	if refused[401] < int(guesses.Limit) || refused[429] == 0 || refused[401]+refused[429] != tries {
+		t.Errorf("answers %v, want %d of 401 or some more, and then 429", refused, guesses.Limit)
+	}
+	if a := ask(t, "POST", url+jobsPath, `{"type":"x"}`, "Authorization", "Bearer "+alpha); a.status != 202 {
+		t.Errorf("with a token meanwhile: %d", a.status)
+	}
+	if n := strings.Count(log.String(), "without a valid token"); n == 0 || n > tries/4 || strings.Contains(log.String(), "guess") {
+		t.Errorf("%d lines in the log, want few, and no tokens:\n%s", n, log.String())
+	}
+	want := fmt.Sprintf("# HELP shaper_http_unauthorized_total HTTP requests without a valid token.\n# TYPE shaper_http_unauthorized_total counter\nshaper_http_unauthorized_total %d\n", tries)
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "shaper_http_unauthorized_total"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -13,29 +13,39 @@ import (
 // guard decides who may use the API: whoever knows a token, or, where there are none, every program
 // on this machine, but no web page in a browser on it.
 type guard struct {
-	tokens [][sha256.Size]byte // hashed, so that comparing takes the same time whatever the lengths
+	tokens   [][sha256.Size]byte // hashed, so that comparing takes the same time whatever the lengths
+	loopback bool
+	failures *failures
 }
 
-func newGuard(tokens []string) guard {
-	g := guard{}
-	for _, t := range tokens {
+func newGuard(cfg Config) (guard, error) {
+	g := guard{loopback: cfg.Loopback}
+	for _, t := range cfg.Tokens {
 		g.tokens = append(g.tokens, sha256.Sum256([]byte(t)))
 	}
-	return g
+	var err error
+	g.failures, err = newFailures(cfg.Registry, cfg.Log)
+	return g, err
 }
 
-// protect asks for a token, where there are any.
+// protect asks for a token, where there are any. Who shows none, or a wrong one, again and again has
+// to wait; who knows one never does.
 func (g guard) protect(next http.Handler) http.Handler {
 	if len(g.tokens) == 0 {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !g.knows(r.Header.Get("Authorization")) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="shaper"`)
-			problem.Problem{Status: http.StatusUnauthorized, Detail: "want the header Authorization: Bearer TOKEN, with one of SHAPER_API_TOKENS"}.Write(w)
+		if g.knows(r.Header.Get("Authorization")) {
+			next.ServeHTTP(w, r)
 			return
 		}
-		next.ServeHTTP(w, r)
+		if wait := g.failures.note(r); wait > 0 {
+			ms := wait.Milliseconds() + 1
+			problem.Problem{Status: http.StatusTooManyRequests, Detail: "too many requests without a valid token from this address", RetryAfter: &ms}.Write(w)
+			return
+		}
+		w.Header().Set("WWW-Authenticate", `Bearer realm="shaper"`)
+		problem.Problem{Status: http.StatusUnauthorized, Detail: "want the header Authorization: Bearer TOKEN, with one of SHAPER_API_TOKENS"}.Write(w)
 	})
 }
 
@@ -50,8 +60,8 @@ func (g guard) knows(header string) bool {
 }
 
 // browsers refuses what a foreign web page makes a browser send, which the headers that browsers
-// add give away. Without tokens it also refuses host names that are not this machine's: a page's
-// own name may lead to our address ("DNS rebinding").
+// add give away. On a loopback address it also refuses host names that are not this machine's, except
+// from who knows a token: a page's own name may lead to our address ("DNS rebinding").
 func (g guard) browsers(next http.Handler) http.Handler {
 	deny := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		problem.Problem{Status: http.StatusForbidden, Detail: "requests from web pages are not served"}.Write(w)
@@ -60,7 +70,7 @@ func (g guard) browsers(next http.Handler) http.Handler {
 	origin.SetDenyHandler(deny)
 	protected := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(g.tokens) == 0 && !localName(r.Host) {
+		if (g.loopback || len(g.tokens) == 0) && !localName(r.Host) && !g.knows(r.Header.Get("Authorization")) {
 			deny(w, r)
 			return
 		}

@@ -14,15 +14,24 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Tokens reads SHAPER_API_TOKENS: tokens, separated by commas.
-func Tokens(list string) []string {
+// minToken is how many bytes a token has at least: fewer can be guessed.
+const minToken = 16
+
+// Tokens reads SHAPER_API_TOKENS: tokens, separated by commas. An error, a *shaper.FieldError, quotes
+// none.
+func Tokens(list string) ([]string, error) {
 	var tokens []string
 	for t := range strings.SplitSeq(list, ",") {
-		if t = strings.TrimSpace(t); t != "" {
-			tokens = append(tokens, t)
+		if t = strings.TrimSpace(t); t == "" {
+			continue
+		}
+		tokens = append(tokens, t)
+		if len(t) < minToken {
+			return nil, &shaper.FieldError{Field: "SHAPER_API_TOKENS", Value: fmt.Sprintf("token %d, of %d bytes", len(tokens), len(t)),
+				Want: fmt.Sprintf("at least %d, such as openssl rand -hex 16 prints", minToken)}
 		}
 	}
-	return tokens
+	return tokens, nil
 }
 
 // Loopback reports whether only this machine can reach a listener at address. It is an error, which

@@ -206,14 +206,36 @@ func TestClientAddr(t *testing.T) {
 		for _, line := range strings.Split(tt.forwarded, "\n") {
 			r.Header.Add("X-Forwarded-For", line)
 		}
-		if got := ClientAddr(AddrConfig{Trusted: trusted, V6Bits: 64})(r); got != tt.want {
+		if got := ClientAddr(AddrConfig{Trusted: trusted})(r); got != tt.want {
 			t.Errorf("%s, forwarded for %q: %s, want %s", tt.remote, tt.forwarded, got, tt.want)
 		}
 	}
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "[2001:db8::5]:1"
-	if got := ClientAddr(AddrConfig{})(r); got != "2001:db8::5" {
-		t.Errorf("without V6Bits: %s", got)
+	for bits, want := range map[int]string{128: "2001:db8::5", 48: "2001:db8::/48"} {
+		if got := ClientAddr(AddrConfig{V6Bits: bits})(r); got != want {
+			t.Errorf("V6Bits %d: %s, want %s", bits, got, want)
+		}
+	}
+}
+
+// Whoever has a network of IPv6 addresses is one client by default, whichever of them it uses.
+func TestOneClientHasManyAddresses(t *testing.T) {
+	limiter, err := buckets.NewMemory(buckets.Params{Algorithm: buckets.TokenBucket, Limit: 5, Rate: buckets.Rate{Events: 5, Period: time.Hour}}, buckets.MemoryConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	passed := 0
+	for i := range 1000 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = fmt.Sprintf("[2001:db8:1:2::%x]:1", i)
+		if d, err := limiter.Allow(t.Context(), RemoteAddr(r)); err == nil && d.Allowed {
+			passed++
+		}
+	}
+	if passed != 5 {
+		t.Errorf("%d requests of one network passed, want 5", passed)
 	}
 }
 

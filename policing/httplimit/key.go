@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -52,13 +53,9 @@ func hashed(value string) string {
 }
 
 // RemoteAddr uses the address of the connection, without its port: right where no proxy is in front
-// of the service.
-func RemoteAddr(r *http.Request) string {
-	if addr, ok := parseHop(r.RemoteAddr); ok {
-		return addr.String()
-	}
-	return r.RemoteAddr
-}
+// of the service. All of an IPv6 network with a prefix of 64 bits is one client, see
+// AddrConfig.V6Bits.
+func RemoteAddr(r *http.Request) string { return AddrConfig{}.of(r) }
 
 // AddrConfig says how ClientAddr finds a client.
 type AddrConfig struct {
@@ -67,7 +64,7 @@ type AddrConfig struct {
 	Trusted []netip.Prefix
 
 	// V6Bits makes one key of an IPv6 network with a prefix of that many bits, since a client may
-	// use any address of its network; most get a /64. 0 tells single addresses apart.
+	// use any address of its network. 0 means 64, which most get; 128 tells single addresses apart.
 	V6Bits int
 }
 
@@ -78,16 +75,18 @@ type AddrConfig struct {
 // is what the client claims. If all are trusted it is the leftmost. A hop that is not an address
 // ends the search at the one to its right.
 func ClientAddr(cfg AddrConfig) KeyFunc {
-	return func(r *http.Request) string {
-		addr, ok := parseHop(r.RemoteAddr)
-		if !ok {
-			return r.RemoteAddr // a Unix socket, say
-		}
-		if cfg.trusts(addr) {
-			addr = cfg.behind(addr, r.Header.Values("X-Forwarded-For"))
-		}
-		return cfg.key(addr)
+	return cfg.of
+}
+
+func (cfg AddrConfig) of(r *http.Request) string {
+	addr, ok := parseHop(r.RemoteAddr)
+	if !ok {
+		return r.RemoteAddr // a Unix socket, say
 	}
+	if cfg.trusts(addr) {
+		addr = cfg.behind(addr, r.Header.Values("X-Forwarded-For"))
+	}
+	return cfg.key(addr)
 }
 
 // behind returns who came through the trusted proxy addr.
@@ -121,8 +120,8 @@ func (cfg AddrConfig) trusts(addr netip.Addr) bool {
 }
 
 func (cfg AddrConfig) key(addr netip.Addr) string {
-	if addr.Is6() && cfg.V6Bits > 0 && cfg.V6Bits < 128 {
-		if network, err := addr.Prefix(cfg.V6Bits); err == nil {
+	if bits := cmp.Or(cfg.V6Bits, 64); addr.Is6() && bits > 0 && bits < 128 {
+		if network, err := addr.Prefix(bits); err == nil {
 			return network.String()
 		}
 	}

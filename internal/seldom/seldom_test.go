@@ -1,16 +1,16 @@
-package workers
+package seldom
 
 import (
 	"testing"
 	"time"
 )
 
-func TestSeldomTellsOnceInAWhile(t *testing.T) {
-	var s seldom
+func TestTellsOnceInAWhile(t *testing.T) {
+	c := Counter{Every: 5 * time.Second}
 	begin := time.Now()
 	told, counted := 0, 0
-	for at := time.Duration(0); at < 3*seldomEvery; at += 10 * time.Millisecond {
-		if n, ok := s.note(begin.Add(at)); ok {
+	for at := time.Duration(0); at < 3*c.Every; at += 10 * time.Millisecond {
+		if n, ok := c.Note(begin.Add(at)); ok {
 			told, counted = told+1, counted+n
 		}
 	}
