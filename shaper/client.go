@@ -28,7 +28,7 @@ type Client struct {
 
 // ClientConfig is set once for a Client. The zero value serves.
 type ClientConfig struct {
-	MaxPayload int // largest payload in bytes; default DefaultMaxPayload
+	MaxPayload int // most bytes of a payload and its job's headers; default DefaultMaxPayload
 
 	// Replicas is how many replicas must have a job before it counts as accepted, so that it
 	// outlives the primary. If they do not say so in time, the answer is an *UnconfirmedError. With
@@ -41,7 +41,8 @@ type ClientConfig struct {
 // DefaultReplicaTimeout is how long replicas may take to confirm a job, see ClientConfig.Replicas.
 const DefaultReplicaTimeout = time.Second
 
-// DefaultMaxPayload is the largest payload that a Client takes unless configured otherwise.
+// DefaultMaxPayload is the most bytes of a payload, with its job's headers, that a Client takes unless
+// configured otherwise.
 const DefaultMaxPayload = 64 << 10
 
 // Validate returns a *FieldError for the first field that cannot be used.

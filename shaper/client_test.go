@@ -152,6 +152,8 @@ func TestOfferChecksItsInput(t *testing.T) {
 		"delay":         {Type: "x", Delay: -1},
 		"at":            {Type: "x", Delay: 1, At: time.Now()},
 		"payload":       {Type: "x", Payload: make([]byte, DefaultMaxPayload+1)},
+		"headers of":    {Type: "x", Headers: map[string]string{"k": strings.Repeat("v", DefaultMaxPayload)}},
+		"65537 bytes":   {Type: "x", Payload: make([]byte, DefaultMaxPayload-1), Headers: map[string]string{"k": "v"}},
 		"max_attempts":  {Type: "x", MaxAttempts: -1},
 		"timeout":       {Type: "x", Timeout: time.Microsecond},
 		"retention":     {Type: "x", Retention: time.Second},

@@ -41,11 +41,12 @@ func (e *FieldError) Error() string {
 
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
-// PayloadTooLargeError says that a payload is over the limit. It wraps ErrInvalid.
+// PayloadTooLargeError says that a payload, with its job's headers, is over the limit. It wraps
+// ErrInvalid.
 type PayloadTooLargeError struct{ Size, Max int }
 
 func (e *PayloadTooLargeError) Error() string {
-	return fmt.Sprintf("payload of %d bytes: want at most %d; pass a reference to the data instead", e.Size, e.Max)
+	return fmt.Sprintf("payload and headers of %d bytes: want at most %d; pass a reference to the data instead", e.Size, e.Max)
 }
 
 func (e *PayloadTooLargeError) Unwrap() error { return ErrInvalid }

@@ -95,11 +95,15 @@ func (c *Client) check(s *Spec) (named bool, err error) {
 		s.ID = NewID()
 	}
 	p := Policy{MaxAttempts: s.MaxAttempts, Timeout: s.Timeout, MaxWait: s.MaxWait, Retention: s.Retention}
+	size := len(s.Payload)
+	for name, value := range s.Headers {
+		size += len(name) + len(value)
+	}
+	if size > c.opts.MaxPayload {
+		return named, &PayloadTooLargeError{size, c.opts.MaxPayload}
+	}
 	if err := cmp.Or(ValidName("tenant", s.Tenant), ValidName("id", s.ID), validType(s.Type), validHeaders(s.Headers), p.Validate()); err != nil {
 		return named, err
-	}
-	if len(s.Payload) > c.opts.MaxPayload {
-		return named, &PayloadTooLargeError{len(s.Payload), c.opts.MaxPayload}
 	}
 	switch {
 	case s.Delay < 0 || s.Delay > 366*day:
