@@ -69,6 +69,9 @@ func checkConfig(c *cli.Context) error {
 		p := d.Policy.WithDefaults().Defaults
 		fmt.Fprintf(c.App.Writer, "downstream %s: each tenant %s, %d may wait; %d tenants named\n", d.Name, p.Rate, p.Depth, len(d.Tenants))
 		sayShares(c.App.Writer, d)
+		if text := cmdline.Exposure(d.Policy); text != "" {
+			fmt.Fprintf(c.App.Writer, "downstream %s: %s\n", d.Name, text)
+		}
 		if n := d.Client.Replicas; n > 0 {
 			fmt.Fprintf(c.App.Writer, "downstream %s: accepts a job once %d replicas have it too\n", d.Name, n)
 		}

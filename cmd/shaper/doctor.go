@@ -147,10 +147,15 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 	if err != nil {
 		return err
 	}
-	all.Note++
-	n := redisurl.Problem{Severity: redisurl.Note, Text: "downstream " + downstream + ": " + need(stats)}
-	if err := print(finding{n.Severity.String(), n.Node, n.Text, n.Fix}, n.String()); err != nil {
-		return err
+	for _, text := range []string{need(stats), cmdline.Exposure(stats.Policy)} {
+		if text == "" {
+			continue
+		}
+		all.Note++
+		n := redisurl.Problem{Severity: redisurl.Note, Text: "downstream " + downstream + ": " + text}
+		if err := print(finding{n.Severity.String(), n.Node, n.Text, n.Fix}, n.String()); err != nil {
+			return err
+		}
 	}
 	faults, err := admin.Books(c.Context, repair)
 	if err != nil {

@@ -32,7 +32,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		"# what it does, in 15 seconds",
 		"shaper demo",
 		"# start a daemon that runs a command for each job, ten a second, and offer it a job",
-		"shaper run --rate 10/s --exec 'ffmpeg -i {payload.input} {payload.output}'",
+		"shaper run --rate 10/s --total-rate 50/s --exec 'ffmpeg -i {payload.input} {payload.output}'",
 		`enqueue video:transcode '{"input":"a.mov","output":"a.mp4"}'`,
 		"# how it is going",
 		"shaper stats")

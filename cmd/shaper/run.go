@@ -23,6 +23,7 @@ import (
 // runFlags are the values of `shaper run`.
 type runFlags struct {
 	rate        buckets.Rate
+	totalRate   buckets.Rate
 	depth       int
 	concurrency int
 	departures  int
@@ -48,6 +49,7 @@ func runCommand() *cli.Command {
 			&cli.StringFlag{Name: "exec", Usage: "run `COMMAND` for each job, split into words as a shell does, but not run by one; {payload.FIELD} in its arguments comes from the job's JSON payload"},
 			&cli.StringFlag{Name: "http", Usage: "post each job's payload to `URL`"},
 			cmdline.Rate("rate", "how fast each tenant's jobs leave: `RATE` such as 10/s, 600/m or 1/90s (default: 10/s)", &f.rate),
+			cmdline.Rate("total-rate", "how fast the jobs of all tenants together leave at most: `RATE` (default: no bound but each tenant's)", &f.totalRate),
 			cmdline.Whole("depth", "how many jobs of each tenant may wait: `N` (default: 1000)", &f.depth),
 			cmdline.Whole("concurrency", "how many jobs run at a time in this process: `N` (default: 10)", &f.concurrency),
 			cmdline.Whole("departure-log", "keep a log of departures of about `N` entries, two for each start, for shaper verify (default: none)", &f.departures),
@@ -63,8 +65,8 @@ func runCommand() *cli.Command {
 		Action: func(c *cli.Context) error { return runDaemon(c, f) },
 	},
 		"# one downstream, from flags alone",
-		"shaper run --rate 10/s --depth 1000 --exec 'convert {payload.in} {payload.out}'",
-		"shaper run --rate 600/m --http https://partner.example/orders",
+		"shaper run --rate 10/s --total-rate 50/s --exec 'convert {payload.in} {payload.out}'",
+		"shaper run --rate 600/m --total-rate 600/m --http https://partner.example/orders",
 		"# no more than 100 jobs a minute from each tenant, in bursts of up to 20",
 		"shaper run --exec ./job.sh --admit 'token_bucket 100/m burst 20'",
 		"# everything, from a file",
@@ -106,15 +108,18 @@ func runDaemon(c *cli.Context, f *runFlags) error {
 			for _, rule := range cmdline.RuleTexts(d.Policy.Admit) {
 				log.Info(fmt.Sprintf("downstream %s: admits %s", d.Name, rule))
 			}
+			if text := cmdline.Exposure(d.Policy); text != "" {
+				log.Warn(fmt.Sprintf("downstream %s: %s", d.Name, text))
+			}
 		}
 		switch {
 		case strings.HasPrefix(r.Address, "unix:"):
 			log.Info("listening at " + r.Address)
 		case r.Address != "":
-			log.Info("listening at http://" + r.Address)
 			if len(cfg.Tokens) == 0 {
-				log.Warn("any user of this machine may post jobs there; SHAPER_API_TOKENS or --listen unix:/PATH keeps others out")
+				log.Warn("any user of this machine may post jobs; SHAPER_API_TOKENS or --listen unix:/PATH keeps others out")
 			}
+			log.Info("listening at http://" + r.Address)
 		}
 	}
 	err = app.Run(c.Context, cfg)

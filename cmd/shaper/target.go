@@ -19,7 +19,7 @@ import (
 // fromFlags adds the one downstream that flags describe.
 func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 	d := config.Downstream{Name: c.String("downstream"), Config: jobshaper.Config{Concurrency: f.concurrency, Client: f.client}}
-	d.Policy.Defaults = shaper.Policy{Rate: f.rate, Depth: f.depth}
+	d.Policy.Rate, d.Policy.Defaults = f.totalRate, shaper.Policy{Rate: f.rate, Depth: f.depth}
 	d.Policy.DepartureLog = f.departures
 	var err error
 	if d.Policy.Admit, err = cmdline.Rules(c, "admit"); err != nil {
@@ -53,7 +53,7 @@ func fromFlags(c *cli.Context, f *runFlags, cfg *app.Config) error {
 
 // fromFile adds what a config file describes.
 func fromFile(c *cli.Context, f *runFlags, path string, cfg *app.Config) error {
-	for _, name := range []string{"exec", "http", "rate", "depth", "concurrency", "departure-log", "admit", "wait-replicas", "wait-replicas-timeout"} {
+	for _, name := range []string{"exec", "http", "rate", "total-rate", "depth", "concurrency", "departure-log", "admit", "wait-replicas", "wait-replicas-timeout"} {
 		if c.IsSet(name) {
 			return cliutil.Usagef("--%s beside --config: want it in the file, or no file", name)
 		}

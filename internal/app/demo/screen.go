@@ -116,7 +116,7 @@ func (s *screen) summary(plain, even view, checked string) {
 	s.say("\n  %s\n", checked)
 	s.say(`
 Now with something of your own:
-  shaper run --rate 10/s --exec 'echo {payload.text}'
+  shaper run --rate 10/s --total-rate 50/s --exec 'echo {payload.text}'
   enqueue hello '{"text":"world"}'
 `)
 }
