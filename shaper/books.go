@@ -29,20 +29,21 @@ type BookFault struct {
 
 // bookFaults says by kind what is wrong, and what becomes of it once it is mended.
 var bookFaults = map[string]struct{ wrong, mended string }{
-	"waiting": {"in no bucket, and would never have started", "back in its place"},
-	"delayed": {"due later, and nothing would have brought it back", "comes back when it is due, or after its longest backoff"},
-	"out":     {"out on a ticket that nobody watched", "back at the front"},
-	"running": {"running without a lease, perhaps for ever", "has a lease, which ends unless its worker extends it"},
-	"dead":    {"dead, but not listed among the dead", "listed"},
-	"state":   {"without a state, or with an outdated one", "has the one for where it is"},
-	"stray":   {"listed where it was not, or twice", "no longer listed there"},
-	"body":    {"gone except for its name: Redis has lost the job", "forgotten; offer it again"},
-	"ended":   {"ended, but kept as if it waited", "forgotten, except for how it ended"},
-	"count":   {"wrong count of jobs in flight", "counted anew"},
-	"places":  {"wrong count of a pool's running jobs", "counted anew"},
-	"filed":   {"tenant with something to start, at which no scheduler would have looked in time", "filed"},
-	"parked":  {"tenant parked, since a field of it cannot be read", "parked until that field is set right"},
-	"index":   {"tenant taken for idle while it was busy, or the other way round", "indexed"},
+	"waiting":   {"in no bucket, and would never have started", "back in its place"},
+	"delayed":   {"due later, and nothing would have brought it back", "comes back when it is due, or after its longest backoff"},
+	"out":       {"out on a ticket that nobody watched", "back at the front"},
+	"running":   {"running without a lease, perhaps for ever", "has a lease, which ends unless its worker extends it"},
+	"dead":      {"dead, but not listed among the dead", "listed"},
+	"state":     {"without a state, or with an outdated one", "has the one for where it is"},
+	"stray":     {"listed where it was not, or twice", "no longer listed there"},
+	"body":      {"gone except for its name: Redis has lost the job", "forgotten; offer it again"},
+	"ended":     {"ended, but kept as if it waited", "forgotten, except for how it ended"},
+	"count":     {"wrong count of jobs in flight", "counted anew"},
+	"places":    {"wrong count of a pool's running jobs", "counted anew"},
+	"filed":     {"tenant with something to start, at which no scheduler would have looked in time", "filed"},
+	"malformed": {"listed as in flight, and names no job", "no longer listed"},
+	"parked":    {"tenant parked, since a field of it cannot be read", "parked until that field is set right"},
+	"index":     {"tenant taken for idle while it was busy, or the other way round", "indexed"},
 }
 
 // String says what was wrong.

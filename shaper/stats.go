@@ -80,6 +80,7 @@ func (a *Admin) StatsOfLatest(ctx context.Context, most int) (Stats, error) {
 		if names, err = a.q.RDB.ZRevRange(ctx, a.q.TenantsKey(), 0, int64(most-1)).Result(); err != nil {
 			return Stats{}, a.q.Failed(ctx, "list tenants", err)
 		}
+		names = proper(names)
 	}
 	return a.stats(ctx, names)
 }

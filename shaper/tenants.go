@@ -87,11 +87,17 @@ func (a *Admin) Names(ctx context.Context, busy bool) ([]string, error) {
 	if err != nil {
 		return nil, a.q.Failed(ctx, "list tenants", err)
 	}
-	if len(names) == 0 {
+	if names = proper(names); len(names) == 0 {
 		return nil, a.seen(ctx)
 	}
 	sort.Slice(names, func(i, j int) bool { return strings.ToLower(names[i]) < strings.ToLower(names[j]) })
 	return names, nil
+}
+
+// proper leaves out what is no name of a tenant, and somebody else must have written: it is in no
+// page, no metric and no message.
+func proper(names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return ValidName("tenant", name) != nil })
 }
 
 // SetTenant sets those fields of a tenant's policy that are set in p; the others stay as they are.

@@ -14,6 +14,7 @@
 --   places  a pool's count of running jobs differed; what is the pool
 --   filed   the tenant could send something, and was not filed for it, or much too late
 --   index   the tenant was not indexed as what it is, busy or idle
+--   malformed  something that names no job was among those in flight; what says where
 --   parked  the tenant is parked, see tenant.lua; what is the field. Only who knows what it should be
 --           can set it right; but counts of jobs in flight are counted anew
 --
@@ -41,10 +42,21 @@ local function tally(book)
   if call('ZCARD', book) > TALLY then return nil end
   local of = {}
   for _, member in ipairs(call('ZRANGE', book, 0, -1)) do
-    local name = string.match(member, '^%S+')
-    of[name] = (of[name] or 0) + 1
+    local name = string.match(member, '^(%S+) %S+$')
+    if name then of[name] = (of[name] or 0) + 1 end
   end
   return of
+end
+
+-- malformed finds members of a book that name no job.
+local function malformed(book, what)
+  if call('ZCARD', book) > TALLY then return end
+  for _, member in ipairs(call('ZRANGE', book, 0, -1)) do
+    if not string.match(member, '^%S+ %S+$') then
+      find('malformed', '', what)
+      if mends then call('ZREM', book, member) end
+    end
+  end
 end
 
 -- right corrects a count of h that differs from the books.
@@ -132,6 +144,8 @@ if #ARGV > 3 then
   outs, runs = tally(K_OUT), tally(K_RUN)
   for i = 4, #ARGV do tenant_books(ARGV[i]) end
 else
+  malformed(K_OUT, 'out')
+  malformed(K_RUN, 'running')
   woken = right(ds, '', 'out', call('ZCARD', K_OUT))
   woken = right(ds, '', 'run', call('ZCARD', K_RUN)) or woken
   pools()

@@ -91,8 +91,11 @@ local function back(book, counter, over, kept, bring)
   for i = 1, #members do
     if enough(kept) then return true end
     local name, id = string.match(members[i], '^(%S+) (%S+)$')
-    local t, j = load(ds, cache, name, now), state(name, id)
-    if j and (book == K_OUT and j.state == 'o' or book == K_RUN and (j.state == 'r' or j.state == 'c')) then
+    local t, j
+    if name then t, j = load(ds, cache, name, now), state(name, id) end
+    if not name then -- it names no job
+      call('ZREM', book, members[i])
+    elseif j and (book == K_OUT and j.state == 'o' or book == K_RUN and (j.state == 'r' or j.state == 'c')) then
       bring(t, id, j)
     elseif j and j.state == '?' then
       set_apart(ds, t, id, j, now)
@@ -108,7 +111,7 @@ local function back(book, counter, over, kept, bring)
         if body then to_front(name, id, j or fresh(read_header(body).since)) end
       end
     end
-    settle(ds, t, now)
+    if name then settle(ds, t, now) end
   end
   return #members == BATCH
 end
