@@ -13,6 +13,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // ledger is a hook that notes, for each script, how many calls there were, the most commands that
@@ -186,6 +187,7 @@ func (w *world) releases(limit int) (tickets []queue.Ticket) {
 // Whatever there is to do, no call of a script makes more commands than its budget: what Redis
 // executed is counted, in the worst states that we know. How long that took is only logged.
 func TestScriptsKeepTheirBudget(t *testing.T) {
+	testenv.Long(t, "drives each script into its worst state")
 	rdb := redistest.Start(t).Client()
 	fast := DownstreamPolicy{Defaults: Policy{Rate: rate(1_000_000, time.Second), Depth: 1_000_000, MaxInFlight: 1_000_000}, DepartureLog: 100_000}
 	started := func(w *world, tenants []string, each int) (l []*queue.Grant) {

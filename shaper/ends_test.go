@@ -9,6 +9,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // fast is a policy that keeps nothing waiting.
@@ -93,6 +94,7 @@ func (w *world) knows(tenant string, n int) bool {
 
 // An end takes at most 120 bytes, with all that is needed to find it and to forget it in order.
 func TestEndsAreSmall(t *testing.T) {
+	testenv.Long(t, "ends thousands of jobs")
 	t.Parallel()
 	w := newWorld(t, redistest.Start(t).Client())
 	w.setDownstream(DownstreamPolicy{Defaults: fast})
@@ -292,6 +294,7 @@ func TestEndsOfOlderVersions(t *testing.T) {
 // What waits has paid for its end: a queue that filled Redis takes less and less memory while it
 // drains. So from when a little has left offers are accepted, once and again.
 func TestDrainingMakesRoom(t *testing.T) {
+	testenv.Long(t, "fills and drains a Redis twice")
 	t.Parallel()
 	w := newWorld(t, redistest.Start(t).Client())
 	w.setDownstream(DownstreamPolicy{Defaults: fast})

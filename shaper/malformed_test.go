@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // malformed is what no version enters in a key that names tenants or jobs.
@@ -18,6 +19,7 @@ var malformed = []string{"", " ", "x", "a b c", "a  b", "\xff\xfe", "no{such}ten
 // What is malformed in a key of the whole downstream stops nobody, wherever it sorts: all jobs run,
 // and schedulers, stats and the comparison of the books go on.
 func TestMalformedMembersStopNobody(t *testing.T) {
+	testenv.Long(t, "garbles every key")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	for key, of := range map[string]func(queue.Queue) string{

@@ -10,10 +10,12 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // What is too much for one call makes nobody else late: a tenant whose turn comes keeps its rate.
 func TestMuchWorkDelaysNobody(t *testing.T) {
+	testenv.Long(t, "has tens of thousands of jobs come due")
 	t.Parallel()
 	fast := DownstreamPolicy{Defaults: Policy{Rate: rate(1_000_000, time.Second)}}
 	for _, tc := range []struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // runs lets a scheduler and workers go on for so long, and returns the ids of what started, which
@@ -47,6 +48,7 @@ var garbage = []string{"1/2", "", "ten", "nan", "1e300", "-inf"}
 // A field of a tenant that cannot be read parks that tenant alone: it keeps its jobs, shows the
 // field, and goes on with all of them once the field is set right.
 func TestUnreadableTenant(t *testing.T) {
+	testenv.Long(t, "garbles every field of a tenant")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	bad := map[string][]string{"p:rate": {"10/1000000/3", "10", "0/1", "1/0", "ten"}, "p:on_full": {"burn", "1"}}
@@ -197,6 +199,7 @@ func TestOldIsNotUnreadable(t *testing.T) {
 // A field of the downstream that cannot be read parks the downstream: every call says which it is,
 // and changes nothing, until it is set right.
 func TestUnreadableDownstream(t *testing.T) {
+	testenv.Long(t, "garbles every field of a downstream")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	bad := map[string][]string{"schema": {"2.0", "10.1", "1", "1.", "x"}, "rate": {"10/1000000/3", "10"}, "unknown": {"burn"},
@@ -282,6 +285,7 @@ func TestUnreadableDownstream(t *testing.T) {
 // Fields that nothing depends on park nobody: with any value in them all goes on, and no job is
 // lost.
 func TestUnreadableRest(t *testing.T) {
+	testenv.Long(t, "garbles what else there is")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	for key, fields := range map[string][]string{

@@ -18,6 +18,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/lua"
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/internal/test/redistest"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // schemaOne are the scripts of the first version whose state is of schema 1.0, without their
@@ -190,6 +191,7 @@ func TestAdditionsAreKept(t *testing.T) {
 // Every word of a state that can be garbled is: its job is not lost, does not run as one that never
 // did, and the others go on.
 func TestGarbledStateWords(t *testing.T) {
+	testenv.Long(t, "garbles every word of a state")
 	t.Parallel()
 	rdb := redistest.Open(t)
 	names := []string{"state", "releases", "attempts", "forgiven", "crashes", "token", "slot", "since", "next", "reason"}
