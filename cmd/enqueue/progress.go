@@ -8,6 +8,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/jobshaper/jobshaper/internal/app/cmdline"
+	"github.com/jobshaper/jobshaper/internal/cliutil"
 )
 
 // progress shows on a terminal how far a batch has come; elsewhere it does nothing.
@@ -46,7 +47,7 @@ func (p *progress) above(w io.Writer, line string) {
 	if p.bar != nil {
 		_ = p.bar.Clear() // a bar is only for show
 	}
-	fmt.Fprintln(w, line)
+	fmt.Fprintln(w, cliutil.Printable(line))
 }
 
 func (p *progress) close() {

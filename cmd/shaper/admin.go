@@ -82,7 +82,7 @@ func (d *desk) tell(v any, format string, args ...any) error {
 	if d.json != nil {
 		return d.json.Print(v)
 	}
-	_, err := fmt.Fprintf(d.out, format+"\n", args...)
+	_, err := fmt.Fprintln(d.out, cliutil.Printable(fmt.Sprintf(format, args...)))
 	return err
 }
 

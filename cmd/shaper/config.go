@@ -63,7 +63,7 @@ func checkConfig(c *cli.Context) error {
 			// The command may exist only where the daemon runs: worth a line, but no mistake of the
 			// file.
 			if _, err := newHandler(t); err != nil {
-				fmt.Fprintf(c.App.ErrWriter, "%s:%d: downstreams.%s.%v (on this machine)\n", file.Name, t.Line, d.Name, err)
+				fmt.Fprintf(c.App.ErrWriter, "%s:%d: downstreams.%s.%s (on this machine)\n", file.Name, t.Line, d.Name, cliutil.Printable(err.Error()))
 			}
 		}
 		p := d.Policy.WithDefaults().Defaults

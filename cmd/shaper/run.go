@@ -139,7 +139,7 @@ func tellLast(w io.Writer, err error) error {
 	if exit := (*cliutil.Exit)(nil); errors.As(err, &exit) {
 		code = exit.Code
 	}
-	fmt.Fprintf(w, "shaper: %v\n", err)
+	fmt.Fprintf(w, "shaper: %s\n", cliutil.Printable(err.Error()))
 	return &cliutil.Exit{Code: code}
 }
 

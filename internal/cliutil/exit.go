@@ -70,7 +70,7 @@ func report(program string, err error, stderr io.Writer) int {
 		return exit.Code
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		fmt.Fprintf(stderr, "%s: %s\n", program, Printable(err.Error())) // it may quote what others wrote
 	}
 	return codeOf(err)
 }

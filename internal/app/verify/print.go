@@ -49,7 +49,7 @@ func (v Findings) Print(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "  %s  %s: %s: %s\n", v.Wall(f).Format(instant), f.Check, whose(f), f.What)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, cliutil.Printable(b.String()))
 	return err
 }
 
