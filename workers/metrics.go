@@ -18,6 +18,7 @@ type Metrics struct {
 	rtt       *prometheus.HistogramVec
 	duration  prometheus.Histogram
 	ends      *prometheus.CounterVec
+	unready   prometheus.Counter
 	missed    prometheus.Counter
 	refused   *prometheus.CounterVec
 	leasesOut prometheus.Counter
@@ -38,7 +39,7 @@ func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) 
 		slipped: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_slipped_slots_total", ConstLabels: labels,
 			Help: "Slots that passed while a job waited for its first start, since no worker asked for them in time: none was free, or its ticket was late. The rate falls short by them."}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "shaper_slot_lateness_seconds", ConstLabels: labels,
-			Help:    "How long after its slot a start happened, at most: as far as the clocks can tell, so a round trip to Redis is included.",
+			Help:    "How long after its slot a start happened, at most: as far as the clocks can tell, so a round trip to Redis is included. A start is the request's first byte with an HTTP target, the release of the program with an exec target, and the first instruction of any other handler.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .002, .003, .005, .0075, .01, .015, .02, .05}}),
 		rtt: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "shaper_store_round_trip_seconds", ConstLabels: labels,
 			Help:    "Round trip of a call to Redis.",
@@ -47,6 +48,8 @@ func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) 
 			Help: "How long handlers ran.", Buckets: prometheus.ExponentialBuckets(.001, 4, 11)}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_pool_ends_total", ConstLabels: labels,
 			Help: "Starts that ended in this process, by what became of the job: done, retry, dead, cancelled, back, or stale where another pool owned it."}, []string{"became"}),
+		unready: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_unready_starts_total", ConstLabels: labels,
+			Help: "Starts of a target that were not ready at their slot, since it could not be reached in time, or this system cannot prepare them: the downstream saw them later."}),
 		missed: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_missed_slots_total", ConstLabels: labels,
 			Help: "Slots that were missed by more than the tolerance, so that another was asked for. If this grows, the tolerance is too small for this Redis or this machine."}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_refused_tickets_total", ConstLabels: labels,
@@ -58,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer, downstream string) (*Metrics, error) 
 		forgotten: prometheus.NewCounter(prometheus.CounterOpts{Name: "shaper_store_forgot_total", ConstLabels: labels,
 			Help: "How often Redis had lost this pool's entry, and with it the jobs that waited: FLUSHALL, or a restart without its file."}),
 	}
-	for _, c := range []prometheus.Collector{m.lag, m.slipped, m.lateness, m.rtt, m.duration, m.ends, m.missed, m.refused, m.leasesOut, m.late, m.forgotten} {
+	for _, c := range []prometheus.Collector{m.lag, m.slipped, m.lateness, m.rtt, m.duration, m.ends, m.unready, m.missed, m.refused, m.leasesOut, m.late, m.forgotten} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -76,9 +79,13 @@ func (m *Metrics) granted(g *queue.Grant) {
 	}
 }
 
-func (m *Metrics) started(late time.Duration) {
-	if m != nil {
-		m.lateness.Observe(late.Seconds())
+func (m *Metrics) started(s *Slot) {
+	if m == nil {
+		return
+	}
+	m.lateness.Observe(s.late.Seconds())
+	if s.unready {
+		m.unready.Inc()
 	}
 }
 

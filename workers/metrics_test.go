@@ -66,7 +66,7 @@ func TestMetricsCount(t *testing.T) {
 
 func TestNilMetricsMeasureNothing(t *testing.T) {
 	var m *Metrics
-	m.started(0)
+	m.started(&Slot{unready: true})
 	m.roundTrip("gate", time.Now())
 	m.handled(0)
 	m.finished("done")

@@ -98,6 +98,7 @@ type Pool struct {
 	tooLate   seldom.Counter // jobs that went back because their slots were missed
 	throttles throttles      // of tenants, so that the log tells of them once
 	places    chan struct{}  // holds one for each ticket that is being served
+	stock     stock          // of places that are made ready, if handler is a Preparer
 
 	// hold ends when Stop begins: nothing starts after that. work ends when Stop has waited long
 	// enough: nobody waits for Redis after that.
@@ -142,6 +143,8 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 	p := &Pool{q: q, id: poolID(), admin: admin, gate: queue.NewGate(q), handler: handler, cfg: cfg,
 		bell: newDoorbell(), places: make(chan struct{}, cfg.Concurrency), running: map[string]*start{},
 		tooLate: seldom.Counter{Every: 5 * time.Second}}
+	p.stock.from, _ = handler.(Preparer)
+	p.stock.most = cfg.Concurrency
 	p.log = cfg.Logger.With("downstream", downstream, "pool", p.id)
 	p.hold, p.endHold = context.WithCancel(context.Background())
 	p.work, p.abandon = context.WithCancel(context.Background())
@@ -288,6 +291,7 @@ func (p *Pool) Stop() {
 	}
 	p.abandon()
 	p.server.Shutdown()
+	p.stock.close()
 	p.tasks.close()
 	p.beats.stop()
 	p.listener.Close()

@@ -35,6 +35,7 @@ type window struct {
 	came        time.Time // from when on a start is late: when it has surely come, or likely where nothing waits for that
 	from, until time.Time // a start happens between these; if until is earlier, not at all
 	told, wall  time.Time // when that was learnt, by both local clocks
+	clock       *redisClock
 }
 
 // window returns when a slot can be used. A call that lasted from asked to told said that the slot
@@ -49,7 +50,7 @@ type window struct {
 func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told time.Time) window {
 	least, most := k.bounds(slot.Add(-wait), asked, told)
 	since := slot.Sub(k.redis)
-	w := window{least: k.local.Add(since + least), came: k.local.Add(since + most), told: told, wall: k.onTheWall(told)}
+	w := window{least: k.local.Add(since + least), came: k.local.Add(since + most), told: told, wall: k.onTheWall(told), clock: k}
 	likely := k.local.Add(since + (least+most)/2) // when it has come if both ways to Redis take the same time
 	w.from = earlier(w.came, later(likely.Add(tau*3/4), k.local.Add(since+most-(most-least)/4)))
 	if w.from.Before(w.came) {
@@ -61,8 +62,8 @@ func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told
 
 // over tells whether a slot is over at an instant. A machine that is suspended may wake with a
 // monotonic clock that stood still meanwhile, so the later of the two local clocks counts.
-func (k *redisClock) over(w window, at time.Time) bool {
-	stood := k.onTheWall(at).Sub(w.wall) - at.Sub(w.told)
+func (w window) over(at time.Time) bool {
+	stood := w.clock.onTheWall(at).Sub(w.wall) - at.Sub(w.told)
 	return at.Add(max(0, stood)).After(w.until)
 }
 

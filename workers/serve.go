@@ -12,7 +12,6 @@ import (
 
 	"github.com/jobshaper/jobshaper/internal/again"
 	"github.com/jobshaper/jobshaper/internal/crashpoint"
-	"github.com/jobshaper/jobshaper/internal/precise"
 	"github.com/jobshaper/jobshaper/internal/queue"
 	"github.com/jobshaper/jobshaper/shaper"
 )
@@ -69,11 +68,30 @@ func (p *Pool) ticket(_ context.Context, task *asynq.Task) error {
 // chain runs the job of a ticket, and then, for a while, the jobs that it is given when it finishes
 // one.
 func (p *Pool) chain(t queue.Ticket) {
+	place := p.stock.take(p.hold)
+	defer func() { p.stock.put(place) }()
+	if !p.warm(place) {
+		p.giveBack(t)
+		return
+	}
 	until := time.Now().Add(p.cfg.ChainFor)
 	s := p.enter(t)
 	for s != nil {
-		s = p.run(s, time.Now().Before(until))
+		s = p.run(s, place, time.Now().Before(until))
 	}
+}
+
+// warm makes a place ready, within limits: what cannot be made ready soon starts as it is. It is
+// false if the pool stops meanwhile. It comes before a slot is asked for: a slot that was granted
+// and missed costs an interval, and one that is asked for later only the time in between.
+func (p *Pool) warm(place Place) bool {
+	if place == nil || place.Ready() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(p.hold, warmFor)
+	defer cancel()
+	place.Warm(ctx)
+	return p.hold.Err() == nil
 }
 
 // giveBack returns a ticket's job to its bucket; if that fails, the ticket's time ends by itself.
@@ -165,13 +183,13 @@ func (p *Pool) lost(g *queue.Grant) {
 
 // run runs the handler in the slot of s, and reports. It returns the next start, if it was given
 // one.
-func (p *Pool) run(s *start, more bool) *start {
-	f, started := p.inSlot(s)
+func (p *Pool) run(s *start, place Place, more bool) *start {
+	f, started := p.inSlot(s, place)
 	if !started {
 		return nil
 	}
 	g := s.grant
-	if more && f.Ending != queue.EndBack && p.hold.Err() == nil {
+	if more && f.Ending != queue.EndBack && p.hold.Err() == nil && (place == nil || place.Ready()) {
 		f.Next = queue.NewToken(p.id)
 	}
 	if f.Ending == queue.EndError || f.Ending == queue.EndUncharged || f.Ending == queue.EndDead {
@@ -186,12 +204,13 @@ const maxMissed = 5
 
 // inSlot runs the handler in the slot of s, or in another one if that was missed. started is false
 // if there was no start; then the job is off the books.
-func (p *Pool) inSlot(s *start) (f queue.Finish, started bool) {
+func (p *Pool) inSlot(s *start, place Place) (f queue.Finish, started bool) {
 	for missed := 0; ; missed++ {
-		f, late, how := p.handle(s)
-		switch how {
+		slot := &Slot{start: s, missed: missed}
+		f := p.handle(s, place, slot)
+		switch slot.use {
 		case hasStarted:
-			p.cfg.Metrics.started(late)
+			p.cfg.Metrics.started(slot)
 			return f, true
 		case calledOff:
 			p.finish(s, queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan})
@@ -202,7 +221,7 @@ func (p *Pool) inSlot(s *start) (f queue.Finish, started bool) {
 			p.cfg.Metrics.tooLate()
 			if jobs, ok := p.tooLate.Note(time.Now()); ok { // each job comes here again and again while it lasts
 				p.log.Warn("tolerance too small for this Redis: job goes back",
-					"missed", missed+1, "late", late, "tolerance", s.grant.Tolerance, "jobs", jobs)
+					"missed", missed+1, "late", slot.late, "tolerance", s.grant.Tolerance, "jobs", jobs)
 			}
 			p.finish(s, queue.Finish{Ending: queue.EndBack, Began: queue.NeverBegan})
 			return f, false
@@ -252,23 +271,10 @@ func (p *Pool) again(s *start) bool {
 	return true
 }
 
-// slotUse is what became of a slot. If it was called off because its job was cancelled, the job's
-// end is recorded when the job goes back.
-type slotUse int
-
-const (
-	missedSlot slotUse = iota // it passed by more than the tolerance
-	calledOff                 // the pool stops, the tenant was paused, or the job was cancelled
-	hasStarted
-)
-
-// handle sleeps until the slot of s, runs the handler, waits for its return, even beyond the end of
-// its context (a handler keeps its place as long as it runs), and returns what to report. A panic
-// and runtime.Goexit are errors.
-//
-// The wait is anchored on both ends of the calls that grant slots, see redisClock. A start that
-// comes after its window asks for another slot.
-func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse) {
+// handle makes a start ready, has it wait for its slot, runs the handler, waits for its return, even
+// beyond the end of its context (a handler keeps its place as long as it runs), and returns what to
+// report. slot says what became of it. A panic and runtime.Goexit are errors.
+func (p *Pool) handle(s *start, place Place, slot *Slot) (f queue.Finish) {
 	g := s.grant
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.in.from.Add(g.Timeout), errTimeout)
 	defer cancel()
@@ -277,7 +283,6 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 	base, fault := p.cfg.base()
 	ctx, stop := endsWith(ctx, base)
 	defer stop()
-	var began time.Time
 	// This runs in a goroutine of asynq's, so that Goexit ends only the handler. That goroutine
 	// also does the sleeping, so that no switch follows the sleep.
 	err := p.tasks.run(ctx, base, g, func(ctx context.Context, task *asynq.Task) {
@@ -287,29 +292,22 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 				lost = &panicError{r, p.tasks.panicked}
 				p.log.Error("handler panicked", "tenant", g.Tenant, "job", g.ID, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 			}
-			if how == hasStarted && f.Ending == "" {
+			if slot.Wait(context.Background()) == nil && f.Ending == "" {
 				f = outcome(ctx, g, lost)
 				p.consult(ctx, g, task, lost, &f)
 			}
 		}()
-		if precise.SleepUntil(s.wait, s.in.from) != nil || s.ctx.Err() != nil {
-			how = calledOff
-			return
-		}
-		// Nothing comes between this look at the clock and the handler, where a busy machine could
-		// lose time.
-		began = time.Now()
-		if late = began.Sub(s.in.least); p.clock.over(s.in, began) {
-			return
-		}
-		how = hasStarted
-		s.begun.Store(true)
 		err := fault
-		if err == nil {
-			crashpoint.Hit("handler.before")
-			err = p.handler.ProcessTask(ctx, task)
-			crashpoint.Hit("handler.after")
+		if err == nil && place != nil {
+			err = place.Start(ctx, task, slot)
 		}
+		if slot.Wait(context.Background()) != nil {
+			return
+		}
+		if err == nil && place == nil {
+			err = p.handler.ProcessTask(ctx, task)
+		}
+		crashpoint.Hit("handler.after")
 		// outcome belongs in here: what an error's methods do is the handler's doing too, and those
 		// of a nil *MyError panic.
 		f = outcome(ctx, g, err)
@@ -317,13 +315,14 @@ func (p *Pool) handle(s *start) (f queue.Finish, late time.Duration, how slotUse
 	})
 	if err != nil {
 		p.log.Warn("start called off", "tenant", g.Tenant, "job", g.ID, "err", err)
-		return f, late, calledOff
+		slot.use = calledOff
+		return f
 	}
-	if how == hasStarted {
-		f.Began = queue.BeganAfter(began.Sub(s.in.came))
-		p.cfg.Metrics.handled(time.Since(began))
+	if slot.use == hasStarted {
+		f.Began = queue.BeganAfter(slot.began.Sub(s.in.came))
+		p.cfg.Metrics.handled(time.Since(slot.began))
 	}
-	return f, late, how
+	return f
 }
 
 var errHandler = errors.New("fault in the handler")
