@@ -3,6 +3,7 @@ package target
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,11 +44,13 @@ const (
 
 // httpTarget is the handler behind NewHTTP.
 type httpTarget struct {
-	client *http.Client
-	url    *url.URL
-	header http.Header // cloned for each job
-	host   string      // the Host header, where configured
-	now    func() time.Time
+	client    *http.Client
+	transport *http.Transport // of client
+	url       *url.URL
+	address   string      // host:port of url; no port = that of its scheme
+	header    http.Header // cloned for each job
+	host      string      // the Host header, where configured
+	now       func() time.Time
 }
 
 // NewHTTP returns a handler that posts each job's payload to cfg.URL, or a *shaper.FieldError.
@@ -62,6 +65,11 @@ type httpTarget struct {
 // are errors to be retried, as is a failure to reach the server. Anything else wraps
 // asynq.SkipRetry: redirects, which are never followed, and other 4xx.
 //
+// The handler is a workers.Preparer: each of a pool's places has a connection of its own, which is
+// made before a slot is asked for, and again as soon as the server has closed it. A start is the
+// first byte of its request. One that has no connection at its slot makes it then, and is late by as
+// much.
+//
 // The job's context is the only time limit. Proxies named in the environment are ignored. One job
 // is one request: nothing that the server may have seen is sent twice.
 func NewHTTP(cfg HTTPConfig) (asynq.Handler, error) {
@@ -69,7 +77,8 @@ func NewHTTP(cfg HTTPConfig) (asynq.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &httpTarget{client: newTargetClient(), url: u, now: time.Now, header: http.Header{
+	client, transport := newTargetClient()
+	t := &httpTarget{client: client, transport: transport, url: u, address: net.JoinHostPort(u.Hostname(), u.Port()), now: time.Now, header: http.Header{
 		"User-Agent": {"jobshaper"},
 	}}
 	for name, value := range cfg.Headers {
@@ -82,29 +91,32 @@ func NewHTTP(cfg HTTPConfig) (asynq.Handler, error) {
 			t.header.Set(key, value)
 		}
 	}
+	if user := u.User; user != nil && t.header.Get("Authorization") == "" {
+		password, _ := user.Password()
+		t.header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password)))
+	}
 	return t, nil
 }
 
 // newTargetClient returns a client that talks to one host and to nobody else.
-func newTargetClient() *http.Client {
+func newTargetClient() (*http.Client, *http.Transport) {
 	// HTTP/2 is off: its transport repeats refused requests by itself, up to seconds later, outside
 	// the job's slot.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:                  nil, // not even from the environment
-			DialContext:            (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext,
-			Protocols:              &protocols,
-			DisableCompression:     true, // what is read of a body is what was sent: no decompression bombs
-			MaxResponseHeaderBytes: maxBody,
-			MaxIdleConnsPerHost:    256, // as many as a busy pool runs at once; unused ones soon close
-			// Below the 5s after which common servers close an idle connection: a POST that
-			// crosses with such a close fails, and cannot be repeated safely.
-			IdleConnTimeout: 4 * time.Second,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	transport := &http.Transport{
+		Proxy:                  nil, // not even from the environment
+		DialContext:            noted((&net.Dialer{KeepAlive: 15 * time.Second}).DialContext),
+		Protocols:              &protocols,
+		DisableCompression:     true, // what is read of a body is what was sent: no decompression bombs
+		MaxResponseHeaderBytes: maxBody,
+		MaxIdleConnsPerHost:    256, // as many as a busy pool runs at once; unused ones soon close
+		IdleConnTimeout:        maxIdle,
 	}
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, transport
 }
 
 // ProcessTask posts the payload of task.
@@ -117,13 +129,18 @@ func (t *httpTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	if err != nil {
 		return t.failed(ctx, err)
 	}
+	return t.answer(ctx, resp)
+}
+
+// answer reads a response, and turns it into what became of the job.
+func (t *httpTarget) answer(ctx context.Context, resp *http.Response) error {
 	defer resp.Body.Close()
 	body := readBody(resp)
 	text := fmt.Sprintf("POST %s: %d %s", t.url.Host, resp.StatusCode, http.StatusText(resp.StatusCode))
 	if snippet := cutHead(oneLine(body), maxSnippet); snippet != "" {
 		text += ": " + snippet
 	}
-	err = responseError(resp.StatusCode, resp.Header, t.now(), text)
+	err := responseError(resp.StatusCode, resp.Header, t.now(), text)
 	if err == nil && len(body) > 0 {
 		workers.SetResult(ctx, body)
 	}
