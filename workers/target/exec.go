@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,6 +79,7 @@ type execTarget struct {
 	dir           string
 	killDelay     time.Duration
 	throttleAfter time.Duration
+	unheld        atomic.Bool // this system does not let a command be held until its slot
 }
 
 // NewExec returns a handler that runs a command for each job, or a *shaper.FieldError.
@@ -93,6 +95,11 @@ type execTarget struct {
 // 0 on SIGTERM with their work undone. When the command exits, what is left of its group is killed.
 // A process that leaves the group escapes that, but cannot hold the job. On Linux the command, not
 // its children, is also killed when the worker dies.
+//
+// The handler is a workers.Preparer: on Linux a command is started before its slot, up to its first
+// instruction, and held there by ptrace until the slot has come. A start is its release. Where that
+// cannot be (on other systems, where a sandbox forbids it, or a command that gains rights by its
+// exec) the command is started at the slot.
 //
 // Working directory, umask, resource limits and user are the worker's. Exec targets need Unix.
 func NewExec(cfg ExecConfig) (asynq.Handler, error) {
@@ -198,20 +205,48 @@ func (t *execTarget) jobEnv(info workers.Info) []string {
 
 // ProcessTask runs the command for task.
 func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	r, err := t.prepare(ctx, task)
+	if err != nil {
+		return err
+	}
+	return t.outcome(ctx, r, r.do(ctx, nil))
+}
+
+// execRun is one run of the command.
+type execRun struct {
+	cmd         *exec.Cmd
+	killDelay   time.Duration
+	stdout      *headBuffer
+	stderr      *tailBuffer
+	interrupted bool
+}
+
+// do runs the command, behind a gate if there is one: see runGroup.
+func (r *execRun) do(ctx context.Context, gate func() error) (err error) {
+	r.interrupted, err = runGroup(ctx, r.cmd, r.killDelay, gate)
+	return err
+}
+
+// prepare makes a run of task's payload, or says why there can be none.
+func (t *execTarget) prepare(ctx context.Context, task *asynq.Task) (*execRun, error) {
 	info, ok := workers.JobFrom(ctx)
 	if !ok {
-		return errNoJob
+		return nil, errNoJob
 	}
 	args, err := expandAll(t.args, info, task.Payload())
 	if err != nil {
-		return &hopelessError{cutHead(oneLine([]byte(t.name+": "+err.Error())), maxStderr)}
+		return nil, &hopelessError{cutHead(oneLine([]byte(t.name+": "+err.Error())), maxStderr)}
 	}
-	stdout, stderr := &headBuffer{max: workers.MaxResult}, &tailBuffer{max: maxStderr}
-	cmd := &exec.Cmd{
+	r := &execRun{killDelay: t.killDelay, stdout: &headBuffer{max: workers.MaxResult}, stderr: &tailBuffer{max: maxStderr}}
+	r.cmd = &exec.Cmd{
 		Path: t.path, Args: args, Env: t.jobEnv(info), Dir: t.dir,
-		Stdin: bytes.NewReader(task.Payload()), Stdout: stdout, Stderr: stderr,
+		Stdin: bytes.NewReader(task.Payload()), Stdout: r.stdout, Stderr: r.stderr,
 	}
-	interrupted, err := runGroup(ctx, cmd, t.killDelay)
+	return r, nil
+}
+
+// outcome turns what came of a run into what becomes of the job. err says that there was none.
+func (t *execTarget) outcome(ctx context.Context, r *execRun, err error) error {
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		return &hopelessError{t.name + ": the payload makes the arguments too long"}
@@ -221,15 +256,15 @@ func (t *execTarget) ProcessTask(ctx context.Context, task *asynq.Task) error {
 		return fmt.Errorf("%s: %w", t.name, err)
 	}
 	tail := ""
-	if s := stderr.text(); s != "" {
+	if s := r.stderr.text(); s != "" {
 		tail = ": " + s
 	}
-	if interrupted {
-		return fmt.Errorf("%s: %w (%v)%s", t.name, context.Cause(ctx), cmd.ProcessState, tail)
+	if r.interrupted {
+		return fmt.Errorf("%s: %w (%v)%s", t.name, context.Cause(ctx), r.cmd.ProcessState, tail)
 	}
-	err = t.statusError(cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v%s", t.name, cmd.ProcessState, tail))
-	if err == nil && len(stdout.buf) > 0 {
-		workers.SetResult(ctx, stdout.buf)
+	err = t.statusError(r.cmd.ProcessState.ExitCode(), fmt.Sprintf("%s: %v%s", t.name, r.cmd.ProcessState, tail))
+	if err == nil && len(r.stdout.buf) > 0 {
+		workers.SetResult(ctx, r.stdout.buf)
 	}
 	return err
 }

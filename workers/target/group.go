@@ -5,6 +5,7 @@ package target
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -20,10 +21,16 @@ const execSupported = true
 // the group and kept the pipes. Output already written by the command itself is read in any case.
 const pipeGrace = time.Second
 
+// errNotHeld says that a command could not be held until its slot.
+var errNotHeld = errors.New("command cannot be held")
+
 // runGroup runs cmd as the leader of a process group and returns when it has exited and nothing of
 // the group is left. When ctx ends before that, the group is ended and interrupted is true. An
 // error says that cmd did not run; how it ended is in cmd.ProcessState.
-func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (interrupted bool, err error) {
+//
+// With a gate, cmd is started at once, up to its first instruction, and held there until the gate
+// returns. If that returns an error cmd never runs, and is gone when runGroup returns the same error.
+func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration, gate func() error) (interrupted bool, err error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
@@ -35,7 +42,12 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 
 	cmd.SysProcAttr = groupAttr()
 	cmd.WaitDelay = pipeGrace
-	if err := cmd.Start(); err != nil {
+	if gate == nil {
+		err = cmd.Start()
+	} else {
+		err = startThrough(gate, cmd)
+	}
+	if err != nil {
 		return false, err
 	}
 	g := &group{id: cmd.Process.Pid}
@@ -59,6 +71,33 @@ func runGroup(ctx context.Context, cmd *exec.Cmd, killDelay time.Duration) (inte
 	// Errors of copying do not concern the job: it may close its stdin unread, and a stranger may
 	// keep its stdout.
 	return interrupted, nil
+}
+
+// startThrough starts cmd, and lets it run once the gate returns.
+func startThrough(gate func() error, cmd *exec.Cmd) error {
+	if err := startHeld(cmd); err != nil {
+		return err
+	}
+	gone := true
+	defer func() {
+		if gone { // after a panic in the gate, too
+			killHeld(cmd)
+		}
+	}()
+	if err := gate(); err != nil {
+		return err
+	}
+	if err := letGo(cmd); err != nil {
+		return fmt.Errorf("let go: %w", err) // somebody killed it
+	}
+	gone = false
+	return nil
+}
+
+// killHeld ends a command that is held, and waits for it.
+func killHeld(cmd *exec.Cmd) {
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	_ = cmd.Wait() // it says "killed"
 }
 
 // group is the process group of one command.
