@@ -9,6 +9,7 @@
 // Read returns a History, and each check (Spacing, Windows, Slots, OnTime, Attempts, Ends,
 // OneOwner, Duplicated, Order, Lost, Unexpected, Unanswered, Level, Bound, InFlight) returns the
 // violations that it finds in one; Judge runs those that apply whatever was broken, over a file of
-// hours. They judge what was seen, not what was meant: they know nothing of how jobs are scheduled.
-// A check that cannot fail is no check, so each is tested with histories that it must reject.
+// hours, and Arrivals those that apply to what a downstream saw. They judge what was seen, not what
+// was meant: they know nothing of how jobs are scheduled. A check that cannot fail is no check, so
+// each is tested with histories that it must reject.
 package history

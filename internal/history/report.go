@@ -49,7 +49,46 @@ func Judge(path string, terms Terms) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := out.judge(h, tenant, terms); err != nil {
+		err = out.judge(h, tenant, terms, func(h, rest History, rule Rule) [][]Violation {
+			found := [][]Violation{Starts(rest, rule), Accounts(rest)}
+			if terms.InFlight > 0 {
+				found = append(found, InFlight(h, tenant, terms.InFlight))
+			}
+			return found
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Arrivals judges what a downstream saw of the starts of a history, and wrote down as starts in a
+// history of its own, at seen: whether they came in slots of their own, none before its slot, and
+// spaced as promised, by the rates and the stops of processes that the history at path tells. Slack
+// is for the way from the start to the downstream's clock.
+func Arrivals(path, seen string, terms Terms) (*Report, error) {
+	out := &Report{Ends: map[string]int{}, Faults: map[string]int{}, Found: map[string][]Violation{}}
+	tenants, err := out.survey(seen)
+	if err != nil {
+		return nil, err
+	}
+	for _, tenant := range tenants {
+		told, err := readTenant(path, tenant)
+		if err != nil {
+			return nil, err
+		}
+		saw, err := readTenant(seen, tenant)
+		if err != nil {
+			return nil, err
+		}
+		h := append(told.where(func(e Event) bool { return e.Kind == Set || e.Kind == Cut || e.Kind == Go }), saw...)
+		h.sort()
+		err = out.judge(h, tenant, terms, func(_, rest History, rule Rule) [][]Violation {
+			early := rest.where(func(e Event) bool { return e.Wall < e.Slot })
+			return [][]Violation{Spacing(rest, rule), Windows(rest, rule), Slots(rest, rule), OnTime(early, rule)}
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -85,8 +124,8 @@ func (r *Report) survey(path string) (tenants []string, err error) {
 	return tenants, err
 }
 
-// judge runs the checks for one tenant.
-func (r *Report) judge(h History, tenant string, terms Terms) error {
+// judge runs checks for one tenant, on all of its history and on what no stop of a process excuses.
+func (r *Report) judge(h History, tenant string, terms Terms, checks func(h, rest History, rule Rule) [][]Violation) error {
 	spans, err := Spans(h, tenant)
 	if err != nil {
 		return err
@@ -113,11 +152,7 @@ func (r *Report) judge(h History, tenant string, terms Terms) error {
 	}
 	r.Jobs += len(jobs)
 	r.Inversions += len(Order(rest))
-	found := [][]Violation{Starts(rest, rule), Accounts(rest)}
-	if terms.InFlight > 0 {
-		found = append(found, InFlight(h, tenant, terms.InFlight))
-	}
-	for _, l := range found {
+	for _, l := range checks(h, rest, rule) {
 		for _, v := range l {
 			r.Found[v.Check] = append(r.Found[v.Check], v)
 		}

@@ -156,3 +156,51 @@ func TestJudge(t *testing.T) {
 		t.Error("no error for a tenant whose rate is not known")
 	}
 }
+
+// TestArrivals judges what a downstream wrote down, by the rates and the stops that the history tells.
+func TestArrivals(t *testing.T) {
+	write := func(name string, lines ...string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	event := func(kind Kind, ms, pid int, more string) string {
+		return fmt.Sprintf(`{"kind":%q,"at":%d,"wall":%d,"pid":%d%s}`+"\n", kind, ms*1_000_000, ms*1000, pid, more)
+	}
+	arrival := func(ms, pid int, id string, slot int) string {
+		return event(Start, ms, pid, fmt.Sprintf(`,"tenant":"a","id":%q,"attempt":1,"slot":%d`, id, slot*1000))
+	}
+	told := write("told", event(Set, 0, 9, `,"tenant":"a","outcome":"10/s"`),
+		arrival(99, 1, "1", 100), arrival(101, 1, "2", 200), // of the workers, which this is not about
+		event(Cut, 305, 2, ""), event(Go, 420, 2, ""))
+	for _, tc := range []struct {
+		name string
+		seen []string
+		want string
+	}{
+		{"as promised", []string{arrival(101, 1, "1", 100), arrival(205, 1, "2", 200), arrival(401, 1, "3", 400)}, ""},
+		{"too close", []string{arrival(130, 1, "1", 100), arrival(200, 1, "2", 200)}, "spacing"},
+		{"late by a stop of its process", []string{arrival(421, 2, "1", 300), arrival(425, 1, "2", 400)}, ""},
+		{"late by itself", []string{arrival(421, 1, "1", 300), arrival(425, 1, "2", 400)}, "spacing"},
+		{"twice", []string{arrival(101, 1, "1", 100), arrival(190, 1, "1", 100)}, "slots"},
+		{"before its slot", []string{arrival(99, 1, "1", 100)}, "on time"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			report, err := Arrivals(told, write("seen", tc.seen...), Terms{Tolerance: 20 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var found []string
+			for _, check := range Checks {
+				if len(report.Found[check]) > 0 {
+					found = append(found, check)
+				}
+			}
+			if got := strings.Join(found, " "); got != tc.want || report.Starts != len(tc.seen) {
+				t.Errorf("found %q of %d arrivals, want %q: %v", got, report.Starts, tc.want, report.Violations())
+			}
+		})
+	}
+}

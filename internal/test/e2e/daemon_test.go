@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -229,13 +230,38 @@ func handlerOf(r role, rec *history.Recorder) (asynq.Handler, error) {
 	if r.Target == "" {
 		return recorded(rec, which, act), nil
 	}
-	handler, err := target.NewHTTP(target.HTTPConfig{URL: r.Target})
+	handler, err := target.NewHTTP(target.HTTPConfig{URL: r.Target, Headers: map[string]string{senderHeader: strconv.Itoa(os.Getpid())}})
 	if err != nil {
 		return nil, err
 	}
-	return recorded(rec, which, func(ctx context.Context, task *asynq.Task, nth int) error {
-		return errors.Join(handler.ProcessTask(ctx, task), act(ctx, task, nth))
-	}), nil
+	return &posting{handler.(workers.Preparer), func(start func(context.Context, *asynq.Task) error) asynq.Handler {
+		return recorded(rec, which, func(ctx context.Context, task *asynq.Task, nth int) error {
+			return errors.Join(start(ctx, task), act(ctx, task, nth))
+		})
+	}}, nil
+}
+
+// posting posts each job to a target, as a daemon does, and plays it besides. Its starts are
+// recorded once their slots have come.
+type posting struct {
+	workers.Preparer
+	recorded func(start func(context.Context, *asynq.Task) error) asynq.Handler
+}
+
+func (p *posting) NewPlace() workers.Place { return &postingPlace{p.Preparer.NewPlace(), p} }
+
+type postingPlace struct {
+	workers.Place
+	posting *posting
+}
+
+func (p *postingPlace) Start(ctx context.Context, task *asynq.Task, slot *workers.Slot) error {
+	if err := slot.Wait(ctx); err != nil {
+		return err
+	}
+	return p.posting.recorded(func(ctx context.Context, task *asynq.Task) error {
+		return p.Place.Start(ctx, task, slot)
+	}).ProcessTask(ctx, task)
 }
 
 // stop ends the daemon and waits for it.

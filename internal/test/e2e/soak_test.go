@@ -46,7 +46,8 @@ const soakCap = 10
 // TestSoak breaks everything at random, for 8 s in `make test`, and for as long as one likes in
 // `make soak FOR=1h SEED=7`: daemons and producers are killed, stopped and terminated, Redis is
 // killed and forgets its scripts, tenants are paused and change their rates, jobs fail, panic, hang
-// and are cancelled. Afterwards everything that was promised is checked over the whole history.
+// and are cancelled. Each job is posted to a sink, which wants a new connection for each. Afterwards
+// everything that was promised is checked over the whole history, and spacing over what the sink saw.
 func TestSoak(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -67,11 +68,14 @@ func TestSoak(t *testing.T) {
 	}
 	const grace = 500 * time.Millisecond
 	s.spared = 1
-	s.daemons = r.startAll(
-		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second, checked: *soakFor < time.Minute},
-		role{Scheduler: true, Worker: true, Lean: true, Places: 30, Grace: grace, TicketTTL: time.Second},
-		role{Worker: true, Lean: true, Places: 30, Grace: grace},
-	)
+	sink := r.closingSink()
+	keepArrivals(r, seed, sink)
+	works := role{Worker: true, Target: sink.url, Lean: true, Places: 30, Grace: grace}
+	both := works
+	both.Scheduler, both.TicketTTL = true, time.Second
+	checked := both
+	checked.checked = *soakFor < time.Minute
+	s.daemons = r.startAll(checked, both, works)
 	for i := range 2 { // together somewhat more than what may leave
 		s.producers = append(s.producers, r.start(role{Stream: &stream{Rates: s.offered(0.6), Seed: seed + uint64(i), Mix: soakMix}}))
 	}
@@ -104,6 +108,12 @@ func TestSoak(t *testing.T) {
 	report, err := history.Judge(r.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond, InFlight: soakCap})
 	r.must(err)
 	r.weather.refuse(t, report.Starts, report.Violations())
+	arrivals, err := history.Arrivals(r.path, sink.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: r.atSink(history.Rule{}).Slack})
+	r.must(err)
+	r.weather.refuse(t, arrivals.Starts, arrivals.Violations())
+	if arrivals.Starts < report.Starts/2 {
+		t.Errorf("%d arrivals of %d starts: there is nothing to judge", arrivals.Starts, report.Starts)
+	}
 	s.conserved()
 	s.tidy()
 	fresh := r.start(old.role)
@@ -118,6 +128,9 @@ func TestSoak(t *testing.T) {
 	if len(level.over) > 0 {
 		t.Errorf("the bound was passed %d times of %d: %v", len(level.over), level.n, level.over[0])
 	}
+	t.Logf("at the sink: %d arrivals: spacing %d, windows %d, slots %d, early %d; least gap %v of interval %v", arrivals.Starts,
+		len(arrivals.Found["spacing"]), len(arrivals.Found["windows"]), len(arrivals.Found["slots"]), len(arrivals.Found["on time"]),
+		arrivals.LeastGap.Round(time.Microsecond), arrivals.Interval.Round(time.Microsecond))
 	t.Logf("soak %v seed %d: %v; %d looks at the bound; daemon of %v: %d goroutines (new: %d), %d MB (after a quarter: %d MB)",
 		*soakFor, seed, report, level.n, time.Since(begun).Round(time.Second), now, want, grown>>20, young>>20)
 }
@@ -278,17 +291,35 @@ func keepHistory(r *rig, seed uint64, inFlight int) {
 		if !r.t.Failed() {
 			return
 		}
-		dir := filepath.Join("..", "..", "soak-history")
-		kept := filepath.Join(dir, fmt.Sprintf("%s-%d", r.t.Name(), seed))
-		if err := copyFile(r.path, kept); err != nil {
-			r.t.Logf("the history could not be kept: %v", err)
+		if kept := r.keep(r.path, seed, ""); kept != "" {
+			r.t.Logf("the history is kept; to check it again: go run ./internal/history/histcheck -in-flight %d %s", inFlight, kept)
+		}
+	})
+}
+
+// keepArrivals keeps what the sink of a test that fails saw.
+func keepArrivals(r *rig, seed uint64, s *sink) {
+	r.t.Cleanup(func() {
+		if !r.t.Failed() {
 			return
 		}
-		if abs, err := filepath.Abs(kept); err == nil {
-			kept = abs
+		if kept := r.keep(s.path, seed, "-arrivals"); kept != "" {
+			r.t.Logf("what the sink saw is kept; to check it again: histcheck -slack %v -arrivals %s, and the history", r.atSink(history.Rule{}).Slack, kept)
 		}
-		r.t.Logf("the history is kept; to check it again: go run ./internal/history/histcheck -in-flight %d %s", inFlight, kept)
 	})
+}
+
+// keep copies a file to where it outlives the test, and returns its name; "" if that failed.
+func (r *rig) keep(file string, seed uint64, suffix string) string {
+	kept := filepath.Join("..", "..", "soak-history", fmt.Sprintf("%s-%d%s", r.t.Name(), seed, suffix))
+	if err := copyFile(file, kept); err != nil {
+		r.t.Logf("%s could not be kept: %v", file, err)
+		return ""
+	}
+	if abs, err := filepath.Abs(kept); err == nil {
+		kept = abs
+	}
+	return kept
 }
 
 func copyFile(from, to string) error {
