@@ -46,10 +46,14 @@ type LogEntry struct {
 	Keep      time.Duration // how late the slot may be while the tenant keeps its place, see SharedSpacing; zero = not at all
 
 	// Of LogEnded.
-	Became string        // done, retry, dead, cancelled, back or throttled
-	Began  bool          // the handler began; if neither this nor Never is set, its worker does not know
-	Never  bool          // the slot passed without a start
-	Late   time.Duration // from the slot to the handler's first instruction, by the worker's monotonic clock
+	Became string // done, retry, dead, cancelled, back or throttled
+	Began  bool   // the handler began; if neither this nor Never is set, its worker does not know
+	Never  bool   // the slot passed without a start
+
+	// Late is from the slot to the start, by the worker's monotonic clock: to the first byte of an
+	// HTTP target's request, the release of an exec target's program, or the first instruction of
+	// any other handler.
+	Late time.Duration
 
 	Blamed bool // of LogLost: that counts against max_crashes
 

@@ -28,7 +28,10 @@ func verifyCommand() *cli.Command {
 	return cliutil.Examples(&cli.Command{
 		Name: "verify", Usage: "judge from what happened whether the promises were kept",
 		Description: "Reads the departure log of a downstream, which must be on: departure_log in its configuration, or\n" +
-			"shaper run --departure-log. With --file it judges a history instead, as the project's own tests write them.\n\n" +
+			"shaper run --departure-log. With --file it judges a history instead, as the project's own tests write them.\n" +
+			"A start is judged by the instant at which its target let it go: an HTTP target the first byte of the request, an\n" +
+			"exec target the program (where it cannot be held ready, the instant before it is started); any other handler is\n" +
+			"judged by its first instruction.\n\n" +
 			"Exit codes: 0 all promises held; 1 one was broken; 65 there is nothing to judge; 64 usage; 69 Redis does not answer.",
 		Flags: cmdline.Flags(
 			&cli.StringFlag{Name: "tenant", Usage: "judge only the tenant `NAME`"},

@@ -27,7 +27,9 @@ var testInfo = workers.Info{
 }
 
 // testContext returns a context as a Pool makes it for testInfo.
-func testContext(t *testing.T) context.Context { return workers.WithJob(t.Context(), testInfo) }
+func testContext(t *testing.T) context.Context { return withTestInfo(t.Context()) }
+
+func withTestInfo(ctx context.Context) context.Context { return workers.WithJob(ctx, testInfo) }
 
 // noLeaks fails the test if it leaves a goroutine behind. Call it before anything else registers a
 // cleanup.

@@ -17,7 +17,7 @@ import (
 
 // pool runs a target's jobs on a Redis of the test's own.
 type pool struct {
-	t     *testing.T
+	t     testing.TB
 	queue *jobshaper.Queue
 	jobs  int
 	held  chan struct{} // gets one for each slot that a start is granted, before it is made ready
@@ -26,7 +26,7 @@ type pool struct {
 
 // newPool starts a pool whose tenants start jobs at a rate. A lead that is long leaves time to look at
 // a start that is ready.
-func newPool(t *testing.T, h asynq.Handler, rate int64, lead time.Duration) *pool {
+func newPool(t testing.TB, h asynq.Handler, rate int64, lead time.Duration) *pool {
 	t.Helper()
 	p := &pool{t: t, held: make(chan struct{}, 1000)}
 	if prepared, ok := h.(workers.Preparer); ok {
@@ -35,7 +35,7 @@ func newPool(t *testing.T, h asynq.Handler, rate int64, lead time.Duration) *poo
 	server := redistest.Start(t)
 	var err error
 	p.queue, err = jobshaper.Open(server.Client(), "d", jobshaper.Config{
-		Policy: jobshaper.DownstreamPolicy{Lead: lead, Defaults: jobshaper.Policy{
+		Policy: jobshaper.DownstreamPolicy{Lead: lead, DepartureLog: 10_000, Defaults: jobshaper.Policy{
 			Rate: jobshaper.PerSecond(rate), Depth: 1000, Retention: time.Hour, Backoff: jobshaper.Backoff{Min: time.Millisecond, Max: time.Millisecond}}},
 		Handler: h, Concurrency: 10, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
@@ -109,7 +109,7 @@ func (w *watchedPlace) Start(ctx context.Context, task *asynq.Task, slot *worker
 }
 
 // eventuallyTrue waits for a condition.
-func eventuallyTrue(t *testing.T, what string, condition func() bool) {
+func eventuallyTrue(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for begun := time.Now(); !condition(); time.Sleep(time.Millisecond) {
 		if time.Since(begun) > testenv.Patience {

@@ -58,10 +58,13 @@ func Log(ctx context.Context, downstream string, admin *shaper.Admin, o Options)
 	return v, nil
 }
 
+// logInstant is what workers say of their starts, see shaper.LogEntry.
+const logInstant = "the first byte of a request, the release of a program, the first instruction of any other handler"
+
 // judge runs the checks on the book.
 func (b *book) judge() Findings {
 	b.close()
-	v := Findings{Starts: len(b.granted) - b.missed - b.unstarted, wall: func(at int64) time.Time { return time.Unix(0, at) }}
+	v := Findings{Starts: len(b.granted) - b.missed - b.unstarted, Instant: logInstant, wall: func(at int64) time.Time { return time.Unix(0, at) }}
 	v.From, v.To = time.UnixMicro(b.granted[0].Slot), time.UnixMicro(b.granted[len(b.granted)-1].Slot)
 	of := " of " + count(tenants(b.granted), "tenant")
 	if len(b.starts) > 0 {

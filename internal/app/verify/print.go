@@ -35,6 +35,9 @@ func (v Findings) Print(w io.Writer) error {
 	for _, p := range v.Promises {
 		fmt.Fprintln(&b, p)
 	}
+	if v.Instant != "" {
+		fmt.Fprintln(&b, "a start is:", v.Instant)
+	}
 	for _, s := range v.Seen {
 		fmt.Fprintln(&b, "seen:", s)
 	}
@@ -115,7 +118,8 @@ func (v Findings) PrintJSON(l *cliutil.JSONLines) error {
 		Starts int       `json:"starts"`
 		From   time.Time `json:"from"`
 		To     time.Time `json:"to"`
-	}{v.Of, v.Held(), v.Starts, v.From.UTC(), v.To.UTC()})
+		Start  string    `json:"start,omitempty"` // what counts as one
+	}{v.Of, v.Held(), v.Starts, v.From.UTC(), v.To.UTC(), v.Instant})
 	for _, line := range lines {
 		if err := l.Print(line); err != nil {
 			return err

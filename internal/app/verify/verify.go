@@ -29,6 +29,7 @@ type Findings struct {
 	Seen     []string // what else happened that bears on spacing
 	Unjudged []string // what could not be judged, and why
 	Starts   int
+	Instant  string // at which a start is judged, in words; empty if who recorded the starts knows
 
 	wall func(at int64) time.Time // reads the clock of the violations
 }

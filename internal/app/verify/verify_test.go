@@ -158,6 +158,7 @@ func TestPrint(t *testing.T) {
 		"\nslots: BROKEN 11 times, 12 357 slots of 2 tenants\n",
 		"  slots: tenant b, job 1: slot 1ms after that of job \"0\", want at least 100ms\n",
 		"  and 1 violation more\n",
+		"\na start is: the first byte of a request, the release of a program, ",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in\n%s", want, &text)
@@ -179,7 +180,8 @@ func TestPrint(t *testing.T) {
 			violations++
 		}
 	}
-	if violations != 11 || !strings.Contains(lines.String(), `"of":"downstream d","held":false,"starts":12357,`) {
+	if violations != 11 || !strings.Contains(lines.String(), `"of":"downstream d","held":false,"starts":12357,`) ||
+		!strings.Contains(lines.String(), `"start":"the first byte of a request,`) {
 		t.Errorf("%d violations in\n%s", violations, &lines)
 	}
 }
