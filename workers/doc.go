@@ -10,6 +10,10 @@
 //   - once Stop has begun nothing starts, and what could not end within the grace is handed back
 //     without being charged.
 //
+// A start is the handler's first instruction. A handler that first has to connect, or to load a
+// program, can do that before the slot: it implements Preparer, as those of package target do, and
+// its start is what follows Slot.Wait.
+//
 // A handler that was written for asynq runs as it is: its context and its task are asynq's own (see
 // New), and the callbacks of an asynq.Config are fields of Config. docs/migrating-from-asynq.md
 // says what is different.

@@ -13,13 +13,15 @@ import (
 	"github.com/hibiken/asynq"
 
 	"github.com/jobshaper/jobshaper/buckets"
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
 // prepared is a Preparer for tests. Its start stands for Place.Start.
 type prepared struct {
 	start func(ctx context.Context, slot *Slot) error
-	cold  bool // a place is ready for one start only, after Warm
+	cold  bool          // a place is ready for one start only, after Warm
+	takes time.Duration // of Warm
 
 	mu     sync.Mutex
 	did    []string
@@ -46,6 +48,7 @@ type preparedPlace struct {
 
 func (p *preparedPlace) Warm(context.Context) {
 	p.note("warm")
+	time.Sleep(p.takes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.warm {
@@ -162,6 +165,22 @@ func TestPlacesAreWarm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where places are never ready when a ticket comes, tickets come earlier: the pool says that it is
+// further away, by what it takes to make one ready. A slow tenant of a far target gets all of its
+// rate by that.
+func TestColdPlacesAreFarAway(t *testing.T) {
+	testenv.Long(t, "waits for a beat")
+	h := &prepared{cold: true, takes: 60 * time.Millisecond, start: func(ctx context.Context, slot *Slot) error { return slot.Wait(ctx) }}
+	b := newPreparedBench(t, h)
+	n := 0
+	until(t, "the pool says that it is 20 ms away or more", func() bool {
+		n++
+		b.wait("a", b.offer("a", n))
+		us, err := b.rdb.HGet(t.Context(), "shaper:{d}:pools", b.pool.ID()+":d").Int()
+		return err == nil && us >= 20_000
+	})
 }
 
 // A place that nobody needs any more is closed.

@@ -39,7 +39,8 @@ func ParseTicket(s string) (Ticket, error) {
 // leases, and records how their jobs ended. All its calls may be repeated. It is safe for
 // concurrent use.
 type Gate struct {
-	Trip    Trip // for the owner to note what its calls take; Beat passes it on
+	Trip    Trip  // for the owner to note what its calls take; Beat passes it on
+	Warm    Delay // the same of what comes between a ticket and the call that asks for its slot
 	q       Queue
 	reports *coalesce.Group[[]any, reported]
 }
@@ -258,12 +259,16 @@ func (g *Gate) BeatAgain(ctx context.Context, pool string, places int, ttl time.
 	return g.beat(ctx, pool, places, ttl, own, 1)
 }
 
+// reachTrips is by how many round trips of the furthest pool tickets leave earlier, see
+// lua/release.lua. A pool that takes time before it asks for a slot is further away by as much.
+const reachTrips = 3
+
 func (g *Gate) beat(ctx context.Context, pool string, places int, ttl time.Duration, own []Held, again int) ([]Standing, bool, error) {
 	const unknown = Standing(-1)
 	out := make([]Standing, 0, len(own))
 	for first := true; first || len(own) > 0; first = false {
 		n := min(len(own), Batch)
-		args := []any{pool, places, Micros(ttl), again, Micros(g.Trip.Takes())}
+		args := []any{pool, places, Micros(ttl), again, Micros(max(g.Trip.Takes(), g.Warm.Takes()/reachTrips))}
 		for _, o := range own[:n] {
 			args = append(args, o.Tenant, o.ID, o.Token, Flag(o.Begun))
 		}

@@ -34,3 +34,25 @@ func (t *Trip) Takes() time.Duration {
 	defer t.mu.Unlock()
 	return t.takes.Truncate(time.Millisecond)
 }
+
+// Delay is how long something takes at present that may come before a call. It follows a longer one
+// at once, since what is not waited for is late, and a shorter one slowly. The zero value knows of
+// none. It is safe for concurrent use.
+type Delay struct {
+	mu    sync.Mutex
+	takes time.Duration
+}
+
+// Note notes what it took; 0 = it was not necessary.
+func (d *Delay) Note(took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.takes = max(took, d.takes-(d.takes-took)/8)
+}
+
+// Takes returns it in whole ms, as Trip.Takes does.
+func (d *Delay) Takes() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.takes.Truncate(time.Millisecond)
+}
