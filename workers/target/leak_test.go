@@ -20,16 +20,15 @@ func TestHTTPCalledOff(t *testing.T) {
 	for how, callOff := range callOffs {
 		t.Run(how, func(t *testing.T) {
 			noLeaks(t)
-			s := newSink(t, false, true)
 			var open atomic.Int64
-			s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+			s := newSink(t, false, true, func(_ net.Conn, state http.ConnState) {
 				switch state {
 				case http.StateNew:
 					open.Add(1)
 				case http.StateClosed:
 					open.Add(-1)
 				}
-			}
+			})
 			p := newPool(t, newHTTPTest(t, HTTPConfig{URL: s.URL}), 2, longLead)
 			ids := p.offer(2)
 			p.done(ids[0])
@@ -50,32 +49,24 @@ func TestHTTPCalledOff(t *testing.T) {
 				ids = append(ids, p.offer(1)...)
 			}
 			p.done(ids[len(ids)-1])
-			if n := s.requests(); n != 2 || len(s.peers) != 1 {
-				t.Errorf("the server saw %d requests on %d connections, want 2 on one", n, len(s.peers))
+			if n := s.requests(); n != 2 || s.connections() != 1 {
+				t.Errorf("the server saw %d requests on %d connections, want 2 on one", n, s.connections())
 			}
 		})
 	}
-}
-
-// requests is how many arrived.
-func (s *sink) requests() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.at)
 }
 
 // A server that closes a connection before it was used is connected to again, and one that takes
 // none for a while is no server that loses a job.
 func TestHTTPLineIsLost(t *testing.T) {
 	noLeaks(t)
-	s := newSink(t, false, true)
 	var first atomic.Bool
-	conns := make(chan net.Conn, 10)
-	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
+	conns := make(chan net.Conn, 1)
+	s := newSink(t, false, true, func(c net.Conn, state http.ConnState) {
 		if state == http.StateIdle && first.CompareAndSwap(false, true) {
 			conns <- c
 		}
-	}
+	})
 	p := newPool(t, newHTTPTest(t, HTTPConfig{URL: s.URL}), 2, longLead)
 	ids := p.offer(2)
 	p.done(ids[0])
@@ -85,8 +76,8 @@ func TestHTTPLineIsLost(t *testing.T) {
 	if job := p.done(ids[1]); job.Attempt != 1 {
 		t.Errorf("%d attempts, want 1: the connection was lost before the request was sent", job.Attempt)
 	}
-	if n := s.requests(); n != 2 || len(s.peers) != 2 {
-		t.Errorf("the server saw %d requests on %d connections, want one on each of 2", n, len(s.peers))
+	if n := s.requests(); n != 2 || s.connections() != 2 {
+		t.Errorf("the server saw %d requests on %d connections, want one on each of 2", n, s.connections())
 	}
 }
 
@@ -94,7 +85,7 @@ func TestHTTPLineIsLost(t *testing.T) {
 // ready.
 func TestHTTPNotThere(t *testing.T) {
 	noLeaks(t)
-	s := newSink(t, false, true)
+	s := newSink(t, false, true, nil)
 	address := s.Listener.Addr().String()
 	s.Listener.Close()
 	p := newPool(t, newHTTPTest(t, HTTPConfig{URL: "http://" + address}), 50, 0)

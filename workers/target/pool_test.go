@@ -19,7 +19,6 @@ import (
 type pool struct {
 	t     testing.TB
 	queue *jobshaper.Queue
-	jobs  int
 	held  chan struct{} // gets one for each slot that a start is granted, before it is made ready
 	ahead atomic.Int64  // starts that have been granted and have not returned
 }

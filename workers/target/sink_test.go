@@ -29,10 +29,11 @@ type sink struct {
 	peers map[string]int  // requests by connection
 }
 
-func newSink(t *testing.T, secure, keepAlive bool) *sink {
+func newSink(t *testing.T, secure, keepAlive bool, state func(net.Conn, http.ConnState)) *sink {
 	s := &sink{peers: map[string]int{}}
 	s.Server = httptest.NewUnstartedServer(s)
 	s.Config.SetKeepAlivesEnabled(keepAlive)
+	s.Config.ConnState = state
 	if secure {
 		s.StartTLS()
 	} else {
@@ -62,6 +63,20 @@ func (s *sink) arrivals() (least, median time.Duration) {
 	}
 	slices.Sort(s.late)
 	return least, s.late[len(s.late)/2]
+}
+
+// requests is how many arrived.
+func (s *sink) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at)
+}
+
+// connections is how many they came over.
+func (s *sink) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.peers)
 }
 
 // hesitant is the longest that this machine kept somebody from running who wanted to.
@@ -102,7 +117,7 @@ func TestHTTPArrivesInItsSlot(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			noLeaks(t)
-			s := newSink(t, tc.secure, false)
+			s := newSink(t, tc.secure, false, nil)
 			target := newHTTPTest(t, HTTPConfig{URL: s.URL})
 			target.transport.DialContext = noted(faraway(roundTrip))
 			if tc.secure { // the handshake is a round trip more

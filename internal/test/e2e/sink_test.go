@@ -80,10 +80,14 @@ func (s *sink) history() history.History {
 	return append(history.History(nil), s.seen...)
 }
 
+// onTheWay is how long a request may be under way until a sink reads its clock, where no process is
+// kept waiting.
+const onTheWay = 5 * time.Millisecond
+
 // atSink is what a sink may see of a tenant with rule r: a request is under way for a few ms until
 // the sink reads its clock, and longer on a machine that keeps processes waiting, since a dozen
 // goroutines take part.
 func (r *rig) atSink(rule history.Rule) history.Rule {
-	rule.Slack += 5*time.Millisecond + r.weather.longest()
+	rule.Slack += onTheWay + r.weather.longest()
 	return rule
 }

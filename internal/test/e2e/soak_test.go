@@ -108,7 +108,7 @@ func TestSoak(t *testing.T) {
 	report, err := history.Judge(r.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: time.Millisecond, InFlight: soakCap})
 	r.must(err)
 	r.weather.refuse(t, report.Starts, report.Violations())
-	arrivals, err := history.Arrivals(r.path, sink.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: r.atSink(history.Rule{}).Slack})
+	arrivals, err := history.Arrivals(r.path, sink.path, history.Terms{Tolerance: shaper.DefaultTolerance, Slack: onTheWay})
 	r.must(err)
 	r.weather.refuse(t, arrivals.Starts, arrivals.Violations())
 	if arrivals.Starts < report.Starts/2 {
@@ -304,7 +304,7 @@ func keepArrivals(r *rig, seed uint64, s *sink) {
 			return
 		}
 		if kept := r.keep(s.path, seed, "-arrivals"); kept != "" {
-			r.t.Logf("what the sink saw is kept; to check it again: histcheck -slack %v -arrivals %s, and the history", r.atSink(history.Rule{}).Slack, kept)
+			r.t.Logf("what the sink saw is kept; to check it again: histcheck -slack %v -arrivals %s, and the history", onTheWay, kept)
 		}
 	})
 }
