@@ -35,9 +35,9 @@ func BenchmarkScripts(b *testing.B) {
 				}
 				w.client.OfferMany(w.t.Context(), specs)
 			}},
-		{"release/1 ticket", 500, func(w *world, n int) []any { offerN(w, n); return make([]any, n) },
+		{"release/1 ticket", 500, func(w *world, n int) []any { offerN(w, n); w.credit(); return make([]any, n) },
 			func(w *world, _ any) { w.release(1) }},
-		{"release/50 tickets", 20, func(w *world, n int) []any { offerN(w, 50*n); return make([]any, n) },
+		{"release/50 tickets", 20, func(w *world, n int) []any { offerN(w, 50*n); w.credit(); return make([]any, n) },
 			func(w *world, _ any) { w.release(50) }},
 		{"release/nothing due", 1000, func(w *world, n int) []any { return make([]any, n) },
 			func(w *world, _ any) { w.release(50) }},
@@ -122,6 +122,7 @@ func offerN(w *world, n int) {
 
 func tickets(w *world, n int) (l []any) {
 	for len(l) < n {
+		w.credit()
 		got, _, _ := w.release(min(50, n-len(l)))
 		for _, k := range got {
 			l = append(l, k)

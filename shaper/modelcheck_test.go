@@ -56,7 +56,7 @@ type tenantView struct {
 // Fields of the hashes that the model knows of, besides the counters.
 var (
 	bothFields       = append([]string{"slot", "next", "rem", "r", "seen", "out", "run", "vt", "until"}, counterFields...)
-	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive", "far", "reach", "calm", "turn", "turn_until"}, bothFields...)
+	downstreamKnown  = append([]string{"clock", "spared_from", "spared_until", "places", "alive", "far", "reach", "calm", "sent", "pace", "turn", "turn_until"}, bothFields...)
 	tenantKnown      = append([]string{"row", "took", "due", "by_time", "busy"}, bothFields...)
 	noLines, noWords = []model.Line{}, []string{}
 )
@@ -216,7 +216,7 @@ func modelled(d *model.Downstream, names []string) view {
 		all += m.RunN
 	}
 	v.Downstream = known(both(d.Timeline, d.Counts, "clock", d.LastRelease, "spared_from", d.SparedFrom, "spared_until", d.SparedUntil, "places", d.Places,
-		"alive", d.Alive, "far", d.Far.Microseconds(), "reach", d.Reach.Microseconds(), "calm", d.Calm, "turn", d.Turned, "turn_until", d.TurnUntil, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
+		"alive", d.Alive, "far", d.Far.Microseconds(), "reach", d.Reach.Microseconds(), "calm", d.Calm, "sent", d.Sent, "pace", d.Pace, "turn", d.Turned, "turn_until", d.TurnUntil, "out", d.Out.Len(), "run", all, "vt", d.VirtualTime, "until", d.Until), downstreamKnown)
 	for name, p := range d.Pools {
 		v.Pools[name] = fmt.Sprint(p.Places, " ", p.Deadline)
 		if p.Trip > 0 {

@@ -41,6 +41,7 @@ type Downstream struct {
 	refiled  string // the last of them
 
 	LastRelease             int64 // when a scheduler called last
+	Sent, Pace              int64 // tickets out after that call, and thousandths of those that came lately; see credit.go
 	SparedFrom, SparedUntil int64 // until then only leases that ended by SparedFrom are over, see release.go
 	Places                  int64 // of the live pools, as the last beat found them
 	Alive                   int64 // until when the last of them is believed to live

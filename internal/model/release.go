@@ -19,6 +19,7 @@ type Ticket struct {
 // sleep, -1 = until it is woken; more tells it to call again at once.
 func (d *Downstream) Release(limit int, ttl, trip time.Duration) (tickets []Ticket, wait int64, more bool) {
 	d.reaches(min(2*trip+3*d.Far, d.maxLead()-d.Policy.Lead))
+	credit := d.credited(ttl)
 	d.lost()
 	refiling := d.refile()
 	for i := 0; i < sweeps && d.sweep(0) > 0; i++ {
@@ -27,7 +28,8 @@ func (d *Downstream) Release(limit int, ttl, trip time.Duration) (tickets []Tick
 	v.promote()
 	free := d.Free()
 	maps.DeleteFunc(d.Pools, func(_ string, p *Pool) bool { return p.Deadline < d.Now-60_000_000 })
-	for len(tickets) < limit && int64(len(tickets)) < free {
+	room := min(free, d.creditLeft(credit, ttl))
+	for len(tickets) < limit && int64(len(tickets)) < room {
 		t, j := v.pick(false)
 		if t == nil {
 			break
@@ -40,13 +42,18 @@ func (d *Downstream) Release(limit int, ttl, trip time.Duration) (tickets []Tick
 		d.picked(t)
 		tickets = append(tickets, Ticket{t.Name, j.ID, j.Releases})
 	}
-	wait, more = d.next(int64(len(tickets)) >= free)
+	d.Sent = int64(d.Out.Len())
+	again := Forever
+	if int64(len(tickets)) >= room {
+		again = d.Now + look(ttl)
+	}
+	wait, more = d.next(int64(len(tickets)) >= free, again)
 	return tickets, wait, more || refiling || len(tickets) == limit
 }
 
 // next is when the next call makes sense. A job that waits for a place is woken by the job that
-// leaves one.
-func (d *Downstream) next(full bool) (wait int64, more bool) {
+// leaves one; one that waits since no more tickets may be out is looked at `again`.
+func (d *Downstream) next(full bool, again int64) (wait int64, more bool) {
 	at := Forever
 	if d.Until > d.Now {
 		at = d.Until
@@ -55,7 +62,9 @@ func (d *Downstream) next(full bool) (wait int64, more bool) {
 			at = d.Due.first().At - d.lead()
 		}
 		if d.Ready.Len() > 0 && !full {
-			if turn := d.SharedTurn(); turn > d.Now+d.lead() {
+			if again < Forever {
+				at = min(at, again)
+			} else if turn := d.SharedTurn(); turn > d.Now+d.lead() {
 				at = min(at, turn-d.lead())
 			} else {
 				more = true

@@ -14,7 +14,7 @@
 -- Cost: O(log tenants) a ticket, at most BATCH of each kind of work and BUDGET commands a call;
 -- nothing grows with idle tenants. What comes first leaves enough for what comes later.
 
--- include held refile
+-- include held refile credit
 
 local SWEEPS = 5 -- pages of ends that a call takes ends off
 
@@ -77,6 +77,7 @@ end
 -- Leases that had ended before are over; so a scheduler that calls rarely does not put them off for
 -- ever.
 local last, lease_end = num(ds, 'clock'), now
+local credit = credited(ds, last, now, ticket_ttl)
 if last > 0 and (ds.epoch > last or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
   put(ds, 'spared_from', last)
   put(ds, 'spared_until', now + math.min(4000000, ds.lease))
@@ -134,8 +135,8 @@ if promote(ds, cache, now) then more = true end
 local free = places(ds, now)
 local cap = tonumber(ds.cap or 0)
 if cap and cap > 0 then free = math.min(free, cap - busy(ds)) end
-local n = 0
-while n < limit and n < free do
+local n, room = 0, math.min(free, credit_left(ds, credit, now, ticket_ttl))
+while n < limit and n < room do
   local t, id, j = pick(ds, cache, now)
   if not t then break end
   n = n + 1
@@ -145,6 +146,7 @@ while n < limit and n < free do
   out[#out + 1] = id
   out[#out + 1] = int(j.releases)
 end
+put(ds, 'sent', num(ds, 'out'))
 if n == limit or ds.unfinished then more = true end
 if n > 0 then call('PUBLISH', SIGNAL, 't') end
 
@@ -158,6 +160,8 @@ else
   if call('ZCARD', K_READY) > 0 then
     if n >= free then
       put(ds, 'blocked', '1')
+    elseif n >= room then -- nobody wakes a scheduler when a ticket comes to the gate
+      at = math.min(at or FOREVER, now + look(ticket_ttl))
     elseif ds.timeline and likely(ds.timeline, num(ds, 'out'), now, ds.grace) > now + ds.lead then
       at = math.min(at or FOREVER, likely(ds.timeline, num(ds, 'out'), now, ds.grace) - ds.lead)
     else

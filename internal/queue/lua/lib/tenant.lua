@@ -10,7 +10,7 @@ local DEAD_AGE = 90 * 86400 * 1000000 -- µs that a tenant keeps a dead job
 
 -- Fields that are read at each call, and no others: a table is made anew at each call, and costs
 -- what it holds.
-local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'beyond', 'spared_from', 'spared_until', 'places', 'alive', 'far', 'reach', 'calm', 'ahead', 'ends',
+local DS_FIELDS = { 'schema', 'rid', 'ended', 'epoch', 'clock', 'refile', 'blocked', 'started', 'done', 'back', 'healed', 'beyond', 'spared_from', 'spared_until', 'places', 'alive', 'far', 'reach', 'calm', 'ahead', 'ends', 'sent', 'pace',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', downstream_policy() }
 local T_FIELDS = { 'ver', 'busy', 'started', 'done', 'row', 'back', 'healing', 'behind', 'took', 'own_wait', 'by_time', 'pages', 'known',
   'slot', 'next', 'rem', 'r', 'seen', 'out', 'run', 'vt', 'until', tenant_policy() }
