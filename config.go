@@ -109,16 +109,32 @@ func (c *Config) pool(rdb redis.UniversalClient, downstream string, h *holder) (
 func (c *Config) scheduler(rdb redis.UniversalClient, downstream string, d shaper.Dispatcher) (*shaper.Scheduler, error) {
 	cfg := shaper.SchedulerConfig{TicketTTL: c.TicketTTL, Logger: c.Logger}
 	if !usable.Nil(c.Metrics) {
-		mended := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_books_mended_total",
-			ConstLabels: prometheus.Labels{"downstream": downstream},
-			Help:        "Faults of the books that a scheduler of this process found and mended."}, []string{"kind"})
-		if err := c.Metrics.Register(mended); err != nil {
-			return nil, err
+		labels := prometheus.Labels{"downstream": downstream}
+		mended := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shaper_books_mended_total", ConstLabels: labels,
+			Help: "Faults of the books that a scheduler of this process found and mended."}, []string{"kind"})
+		gauge := func(name, help string) prometheus.Gauge {
+			return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, ConstLabels: labels, Help: help})
+		}
+		waiting := gauge("shaper_tickets_waiting", "Tickets in asynq's queue that no worker has taken.")
+		stuck := gauge("shaper_tickets_stuck", "1 while no tickets are released, since they do not reach workers: asynq's queue is paused, or too many wait in it.")
+		strangers := gauge("shaper_foreign_servers", "asynq servers that take tickets of this downstream, and are none of its pools. Jobs wait for what they take.")
+		for _, metric := range []prometheus.Collector{mended, waiting, stuck, strangers} {
+			if err := c.Metrics.Register(metric); err != nil {
+				return nil, err
+			}
 		}
 		cfg.OnMended = func(faults []shaper.BookFault) {
 			for _, f := range faults {
 				mended.WithLabelValues(f.Kind).Add(float64(f.Count))
 			}
+		}
+		cfg.OnBacklog = func(b shaper.Backlog) {
+			waiting.Set(float64(b.Tickets))
+			stuck.Set(0)
+			if b.Why() != "" {
+				stuck.Set(1)
+			}
+			strangers.Set(float64(len(b.Strangers)))
 		}
 	}
 	return shaper.NewScheduler(rdb, downstream, d, cfg)

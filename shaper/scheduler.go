@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,11 +25,26 @@ type Dispatcher interface {
 	Dispatch(ctx context.Context, tickets []string) error
 }
 
-// Backlogged is a Dispatcher that can tell how many tickets lie in its hands, and what keeps workers
-// from taking them, "" if nothing does that it knows of. While something does, or while there are
-// many, a Scheduler gives it no more.
+// Backlogged is a Dispatcher that can tell what lies in its hands. While that does not reach workers, a
+// Scheduler gives it no more, see Backlog.Why.
 type Backlogged interface {
-	Backlog(context.Context) (tickets int, why string, err error)
+	Backlog(context.Context) (Backlog, error)
+}
+
+// Backlog is what a Dispatcher has in its hands.
+type Backlog struct {
+	Tickets   int      // that wait for a worker
+	Stuck     string   // what keeps workers from taking them; "" if nothing does that is known
+	Strangers []string // who takes them, and is no pool of the downstream; they only keep tickets from workers
+}
+
+// Why says why tickets do not reach workers, "" if they do: something keeps them, or there are so many
+// that workers cannot be taking them.
+func (b Backlog) Why() string {
+	if b.Stuck == "" && b.Tickets >= mostCarried {
+		return "workers take too few"
+	}
+	return b.Stuck
 }
 
 // Scheduler releases the tickets of one downstream when their time has come, and brings back what
@@ -61,6 +77,7 @@ type SchedulerConfig struct {
 	OnRelease func(RTT time.Duration, tickets int)
 	Books     time.Duration     // how often the books are compared, and mended; default 1m
 	OnMended  func([]BookFault) // what was mended
+	OnBacklog func(Backlog)     // what a Backlogged dispatcher told, once every Poll
 }
 
 // mostCarried is how many tickets may lie in a Dispatcher's hands before it is given no more: more than
@@ -241,23 +258,33 @@ func (s *Scheduler) watch(ctx context.Context) {
 	if !can {
 		return
 	}
-	const full = "workers take too few"
-	for before := ""; again.Sleep(ctx, s.opts.Poll); {
-		n, why, err := d.Backlog(ctx)
+	before, strangers := "", ""
+	for again.Sleep(ctx, s.opts.Poll) {
+		b, err := d.Backlog(ctx)
 		if err != nil {
 			continue // whatever else fails tells of it
 		}
-		if why == "" && n >= mostCarried {
-			why = full
-		}
+		why := b.Why()
 		s.stuck.Store(why != "")
+		if s.opts.OnBacklog != nil {
+			s.opts.OnBacklog(b)
+		}
 		switch {
 		case why != "" && why != before:
-			s.opts.Logger.Error("tickets do not reach workers, no more are released until they do", "why", why, "tickets", n)
+			s.opts.Logger.Error("tickets do not reach workers, no more are released until they do", "why", why, "tickets", b.Tickets)
 		case why == "" && before != "":
-			s.opts.Logger.Info("tickets reach workers again", "tickets", n)
+			s.opts.Logger.Info("tickets reach workers again", "tickets", b.Tickets)
 			s.Wake()
 		}
 		before = why
+		// Some tickets still reach workers, so they go on being released.
+		if now := strings.Join(b.Strangers, ", "); now != strangers {
+			if now != "" {
+				s.opts.Logger.Error("others take tickets of this downstream, and its jobs wait for lost ones: stop them, or have them serve other asynq queues", "servers", now)
+			} else {
+				s.opts.Logger.Info("nobody else takes tickets of this downstream any more")
+			}
+			strangers = now
+		}
 	}
 }

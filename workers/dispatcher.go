@@ -50,9 +50,12 @@ var ticketOptions = []asynq.Option{
 type dispatcher struct {
 	rdb        redis.UniversalClient
 	downstream string
+	queue      string // asynq's, which carries the tickets
 	client     *asynq.Client
+	inspector  *asynq.Inspector
 	options    []asynq.Option
 	delivered  func()
+	strangers  strangers
 }
 
 // NewDispatcher returns the Dispatcher of a Scheduler that puts tickets into a downstream's asynq
@@ -69,34 +72,19 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 	return &dispatcher{
 		rdb:        rdb,
 		downstream: downstream,
+		queue:      asynqQueue(downstream),
 		client:     asynq.NewClientFromRedisClient(newDrainClient(rdb)),
+		inspector:  asynq.NewInspectorFromRedisClient(newDrainClient(rdb)),
 		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
 		delivered:  delivered,
 	}, nil
 }
 
-// Backlog implements shaper.Backlogged: how many tickets wait in the asynq queue, and whether
-// somebody has paused it.
-func (d *dispatcher) Backlog(ctx context.Context) (tickets int, why string, err error) {
-	name := asynqQueue(d.downstream)
-	var waiting, paused *redis.IntCmd
-	_, err = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		waiting, paused = p.LLen(ctx, "asynq:{"+name+"}:pending"), p.Exists(ctx, "asynq:{"+name+"}:paused")
-		return nil
-	})
-	if err != nil {
-		return 0, "", fmt.Errorf("look at asynq queue %s: %w: %w", name, shaper.ErrStore, err)
-	}
-	if paused.Val() > 0 {
-		why = fmt.Sprintf("asynq queue %s is paused, which jobshaper never does: resume it (asynq queue resume %s), and pause tenants or the downstream instead", name, name)
-	}
-	return int(waiting.Val()), why, nil
-}
-
 // dispatchers is how many tickets of one call are on their way at a time.
 const dispatchers = 8
 
-// Dispatch puts every ticket into the queue, once: a ticket that is there already counts as put.
+// Dispatch puts every ticket into the queue, once: a ticket that waits there counts as put, and so does
+// one of the same job that waits there for long.
 func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
 	defer d.delivered()
 	if len(tickets) == 1 {
@@ -110,14 +98,50 @@ func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
 	return g.Wait()
 }
 
+// dispatch puts a ticket into the queue. Its task is named after its job, so that one which waits, since
+// an earlier ticket of that job was not taken in time, is used again: a ticket says no more than "wake
+// up for this tenant", and the gate starts a job of that tenant that is out now.
 func (d *dispatcher) dispatch(ctx context.Context, ticket string) error {
-	id := d.downstream + ":" + strings.ReplaceAll(ticket, " ", ":")
-	opts := append(d.options[:len(d.options):len(d.options)], asynq.TaskID(id))
+	task, release := d.downstream+":"+strings.ReplaceAll(ticket, " ", ":"), ""
+	if i := strings.LastIndexByte(task, ':'); i >= 0 {
+		task, release = task[:i], task[i:]
+	}
 	crashpoint.Hit("ticket.before")
-	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(ticket)), opts...)
+	put, err := d.put(ctx, task, ticket)
 	crashpoint.Hit("ticket.after")
-	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) { // a conflict is with our own, whose reply was lost
-		return fmt.Errorf("put ticket %s into asynq: %w", id, err)
+	if err == nil && !put {
+		var waits bool
+		if waits, err = d.waits(ctx, task); err == nil && !waits {
+			_, err = d.put(ctx, task+release, ticket) // if there is such a task it is our own, whose reply was lost
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("put ticket %s into asynq: %w", task+release, err)
 	}
 	return nil
+}
+
+// put puts a task into the queue, unless there is one of that name.
+func (d *dispatcher) put(ctx context.Context, task, ticket string) (bool, error) {
+	opts := append(d.options[:len(d.options):len(d.options)], asynq.TaskID(task))
+	_, err := d.client.EnqueueContext(ctx, asynq.NewTask(ticketType, []byte(ticket)), opts...)
+	if errors.Is(err, asynq.ErrTaskIDConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// waits reports whether a task waits for a worker, or does so from now on: one that asynq would give
+// to a worker later, or to nobody, need not be made again either.
+func (d *dispatcher) waits(ctx context.Context, task string) (bool, error) {
+	state, err := d.rdb.HGet(ctx, "asynq:{"+d.queue+"}:t:"+task, "state").Result()
+	switch {
+	case errors.Is(err, redis.Nil): // it has just ended
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", shaper.ErrStore, err)
+	case state == "retry" || state == "scheduled" || state == "archived":
+		return d.inspector.RunTask(d.queue, task) == nil, nil // else it is not in that state any more
+	}
+	return state == "pending", nil
 }

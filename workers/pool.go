@@ -154,10 +154,9 @@ func New(rdb redis.UniversalClient, downstream string, handler asynq.Handler, cf
 var notInPoolID = regexp.MustCompile(`[^A-Za-z0-9-]+`)
 
 func poolID() string {
-	host, _ := os.Hostname() // only for human readers
 	var b [4]byte
 	_, _ = rand.Read(b[:])
-	return fmt.Sprintf("%.24s-%d-%s", notInPoolID.ReplaceAllString(host, "-"), os.Getpid(), hex.EncodeToString(b[:]))
+	return processName(thisHost(), os.Getpid()) + "-" + hex.EncodeToString(b[:])
 }
 
 // ID names the pool, in logs and in Redis.
