@@ -13,6 +13,7 @@ import (
 	"github.com/jobshaper/jobshaper/internal/cliutil"
 	"github.com/jobshaper/jobshaper/internal/redisurl"
 	"github.com/jobshaper/jobshaper/shaper"
+	"github.com/jobshaper/jobshaper/workers"
 )
 
 // doctorPatience is how long the examination may take. A slower Redis is of no use to a queue.
@@ -28,7 +29,9 @@ func doctorCommand() *cli.Command {
 			"counts are right. A write that a failover lost, or that somebody made by hand, leaves them wrong. Schedulers mend most\n" +
 			"of that within minutes; --repair mends all of it now, and says what was wrong. Both are safe while jobs run. A note says\n" +
 			"how much memory the policies in force let the downstream take; results, and jobs that are dead, come on top.\n\n" +
-			"Exit codes: 0 fit, perhaps with warnings, and the books are right or were mended; 1 unfit, or wrong books; 69 Redis\n" +
+			"Last, it looks at asynq's queue, which carries tickets to workers: whether somebody has paused it, whether too many\n" +
+			"wait in it, and whether asynq servers take them that are none of our pools.\n\n" +
+			"Exit codes: 0 fit, perhaps with warnings, and the books are right or were mended; 1 unfit, wrong books, or tickets that do not reach workers; 69 Redis\n" +
 			"does not answer; 65 no such downstream; 64 usage.",
 		Flags:  cmdline.Flags(&cli.BoolFlag{Name: "repair", Usage: "mend the books of the downstream"}),
 		Action: cmdline.Action(doctor),
@@ -58,6 +61,14 @@ type bookFault struct {
 	Fix        string `json:"fix"`
 }
 
+// ticketFault is what keeps tickets from workers, in JSON.
+type ticketFault struct {
+	Severity   string `json:"severity"` // "tickets"
+	Downstream string `json:"downstream"`
+	Text       string `json:"text"`
+	Fix        string `json:"fix"`
+}
+
 // diagnosis is the last line: how many findings there are of each severity.
 type diagnosis struct {
 	Fit    bool `json:"fit"`
@@ -66,6 +77,8 @@ type diagnosis struct {
 	Note   int  `json:"note"`
 	Books  int  `json:"books"`  // faults of the books that remain
 	Mended int  `json:"mended"` // faults of the books that were mended
+	// What keeps tickets from workers.
+	Tickets int `json:"tickets"`
 }
 
 func doctor(c *cli.Context) error {
@@ -113,6 +126,9 @@ func doctor(c *cli.Context) error {
 		if err := books(c, s.Client, downstream, &all, print); err != nil {
 			return err
 		}
+		if err := tickets(c, s.Client, downstream, &all, print); err != nil {
+			return err
+		}
 	}
 	if err := print(all, s.Describe+" is "+all.String()); err != nil {
 		return err
@@ -120,7 +136,7 @@ func doctor(c *cli.Context) error {
 	switch {
 	case away:
 		return &cliutil.Exit{Code: cliutil.ExitUnavailable}
-	case !all.Fit, all.Books > 0:
+	case !all.Fit, all.Books > 0, all.Tickets > 0:
 		return &cliutil.Exit{Code: cliutil.ExitFailed}
 	}
 	return nil
@@ -195,6 +211,30 @@ func books(c *cli.Context, rdb redis.UniversalClient, downstream string, all *di
 	return nil
 }
 
+// tickets looks at asynq's queue, which carries them from schedulers to workers.
+func tickets(c *cli.Context, rdb redis.UniversalClient, downstream string, all *diagnosis, print func(any, string) error) error {
+	b, err := workers.Backlog(c.Context, rdb, downstream)
+	if err != nil {
+		return err
+	}
+	tell := func(text, fix string) error {
+		all.Tickets++
+		return print(ticketFault{"tickets", downstream, text, fix}, fmt.Sprintf("tickets: downstream %s: %s: %s", downstream, text, fix))
+	}
+	for _, name := range b.Strangers {
+		if err := tell("asynq server "+name+" takes its tickets, and is no pool of it", "stop it, or have it serve other asynq queues"); err != nil {
+			return err
+		}
+	}
+	switch {
+	case b.Stuck != "":
+		return tell(b.Stuck, "shaper daemons release no more until then")
+	case b.Why() != "":
+		return tell(fmt.Sprintf("%s: %d tickets wait", b.Why(), b.Tickets), "look at the log of its daemons")
+	}
+	return nil
+}
+
 // What Redis keeps of a job, in bytes: while it waits, besides its payload, and once it has ended.
 const (
 	waitingSize = 300
@@ -221,7 +261,7 @@ func (d diagnosis) String() string {
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{d.Refuse, "refusal"}, {d.Warn, "warning"}, {d.Note, "note"}, {d.Books, "book fault"}, {d.Mended, "mended book fault"}} {
+	}{{d.Refuse, "refusal"}, {d.Warn, "warning"}, {d.Note, "note"}, {d.Books, "book fault"}, {d.Mended, "mended book fault"}, {d.Tickets, "ticket fault"}} {
 		if n.n == 1 {
 			parts = append(parts, "1 "+n.what)
 		} else if n.n > 1 {
