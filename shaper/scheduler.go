@@ -25,8 +25,8 @@ type Dispatcher interface {
 	Dispatch(ctx context.Context, tickets []string) error
 }
 
-// Backlogged is a Dispatcher that can tell what lies in its hands. While that does not reach workers, a
-// Scheduler gives it no more, see Backlog.Why.
+// Backlogged is a Dispatcher that can tell what lies in its hands. While that does not reach
+// workers, a Scheduler gives it no more, see Backlog.Why.
 type Backlogged interface {
 	Backlog(context.Context) (Backlog, error)
 }
@@ -38,8 +38,8 @@ type Backlog struct {
 	Strangers []string // who takes them, and is no pool of the downstream; they only keep tickets from workers
 }
 
-// Why says why tickets do not reach workers, "" if they do: something keeps them, or there are so many
-// that workers cannot be taking them.
+// Why says why tickets do not reach workers, "" if they do: something keeps them, or there are so
+// many that workers cannot be taking them.
 func (b Backlog) Why() string {
 	if b.Stuck == "" && b.Tickets >= mostCarried {
 		return "workers take too few"
@@ -80,9 +80,9 @@ type SchedulerConfig struct {
 	OnBacklog func(Backlog)     // what a Backlogged dispatcher told, once every Poll
 }
 
-// mostCarried is how many tickets may lie in a Dispatcher's hands before it is given no more: more than
-// workers leave there while they take any, even far away ones with all their places free; and few
-// enough for Redis' memory.
+// mostCarried is how many tickets may lie in a Dispatcher's hands before it is given no more: more
+// than workers leave there while they take any, even far away ones with all their places free; and
+// few enough for Redis' memory.
 const mostCarried = 2000
 
 // releaseLimit is how many tickets one call releases at most.
@@ -251,8 +251,8 @@ func (s *Scheduler) runOnce(ctx context.Context, tidy bool) (released int, wait 
 	return len(tickets), wait - time.Since(replied), r.More, nil
 }
 
-// watch looks at what the Dispatcher has in its hands, once every Poll, until ctx ends. It says in the
-// log what is the matter when that changes.
+// watch looks at what the Dispatcher has in its hands, once every Poll, until ctx ends. It says in
+// the log what is the matter when that changes.
 func (s *Scheduler) watch(ctx context.Context) {
 	d, can := s.dispatcher.(Backlogged)
 	if !can {

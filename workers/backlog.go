@@ -16,8 +16,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// Backlog looks at the asynq queue that carries a downstream's tickets: how many wait in it, whether
-// somebody has paused it, and which asynq servers take tickets from it that are none of the
+// Backlog looks at the asynq queue that carries a downstream's tickets: how many wait in it,
+// whether somebody has paused it, and which asynq servers take tickets from it that are none of the
 // downstream's pools.
 func Backlog(ctx context.Context, rdb redis.UniversalClient, downstream string) (shaper.Backlog, error) {
 	b, err := backlog(ctx, rdb, downstream)
@@ -56,12 +56,12 @@ func (d *dispatcher) Backlog(ctx context.Context) (shaper.Backlog, error) {
 	return b, err
 }
 
-// strangersEvery is how often a dispatcher looks for strangers: that reads what asynq tells of every
-// worker of every server.
+// strangersEvery is how often a dispatcher looks for strangers: that reads what asynq tells of
+// every worker of every server.
 const strangersEvery = 15 * time.Second
 
-// strangers remembers who was found. Somebody counts who was found twice in a row: a pool that Redis has
-// forgotten is taken for a stranger until it beats.
+// strangers remembers who was found. Somebody counts who was found twice in a row: a pool that
+// Redis has forgotten is taken for a stranger until it beats.
 type strangers struct {
 	mu           sync.Mutex // guards what follows
 	looked       time.Time
@@ -87,20 +87,20 @@ func (s *strangers) look(find func() ([]string, error)) ([]string, error) {
 	return both, nil
 }
 
-// findStrangers lists the asynq servers that serve a downstream's queue and are none of its pools. A
-// server tells its host and process, which are also in a pool's name; a process that has more such
-// servers than pools has a stranger.
+// findStrangers lists the asynq servers that serve a downstream's queue and are none of its pools.
+// A server tells its host and process, which are also in a pool's name; a process that has more
+// such servers than pools has a stranger.
 func findStrangers(ctx context.Context, rdb redis.UniversalClient, inspector *asynq.Inspector, downstream string) ([]string, error) {
 	servers, err := inspector.Servers() // first: a pool is known before its server is
 	if err != nil {
 		return nil, fmt.Errorf("list asynq servers: %w: %w", shaper.ErrStore, err)
 	}
-	pools, err := rdb.HKeys(ctx, queue.Open(rdb, downstream).PoolsKey()).Result()
+	pools, err := rdb.HGetAll(ctx, queue.Open(rdb, downstream).PoolsKey()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list pools: %w: %w", shaper.ErrStore, err)
 	}
 	own := map[string]int{}
-	for _, pool := range pools {
+	for pool := range pools {
 		if i := strings.LastIndexByte(pool, '-'); i >= 0 && !strings.Contains(pool, ":") { // else it is another field of a pool
 			own[pool[:i]]++
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// A ticket that waits in asynq is used again, wherever asynq keeps it, and so there is one for a job
-// however often it was released. Only where a worker has it already is there another.
+// A ticket that waits in asynq is used again, wherever asynq keeps it, and so there is one for a
+// job however often it was released. Only where a worker has it already is there another.
 func TestWaitingTicketIsUsedAgain(t *testing.T) {
 	server := redistest.Start(t)
 	d, err := NewDispatcher(server.Client(), "d", nil)
@@ -74,8 +74,8 @@ func TestWaitingTicketIsUsedAgain(t *testing.T) {
 	is("taken, and released again", 1, 2)
 }
 
-// While nobody takes tickets, asynq has no more of them than there are jobs, however often these come
-// back and are released again; and an early ticket starts its job.
+// While nobody takes tickets, asynq has no more of them than there are jobs, however often these
+// come back and are released again; and an early ticket starts its job.
 func TestTicketsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(context.Context, *asynq.Task) error { return nil }, Config{})

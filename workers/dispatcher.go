@@ -81,10 +81,10 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 }
 
 // dispatchers is how many tickets of one call are on their way at a time.
-const dispatchers = 8
+const dispatchers = 25
 
-// Dispatch puts every ticket into the queue, once: a ticket that waits there counts as put, and so does
-// one of the same job that waits there for long.
+// Dispatch puts every ticket into the queue, once: a ticket that waits there counts as put, and so
+// does one of the same job that waits there for long.
 func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
 	defer d.delivered()
 	if len(tickets) == 1 {
@@ -98,9 +98,9 @@ func (d *dispatcher) Dispatch(ctx context.Context, tickets []string) error {
 	return g.Wait()
 }
 
-// dispatch puts a ticket into the queue. Its task is named after its job, so that one which waits, since
-// an earlier ticket of that job was not taken in time, is used again: a ticket says no more than "wake
-// up for this tenant", and the gate starts a job of that tenant that is out now.
+// dispatch puts a ticket into the queue. Its task is named after its job, so that one which waits,
+// since an earlier ticket of that job was not taken in time, is used again: a ticket says no more
+// than "wake up for this tenant", and the gate starts a job of that tenant that is out now.
 func (d *dispatcher) dispatch(ctx context.Context, ticket string) error {
 	task, release := d.downstream+":"+strings.ReplaceAll(ticket, " ", ":"), ""
 	if i := strings.LastIndexByte(task, ':'); i >= 0 {
@@ -131,8 +131,8 @@ func (d *dispatcher) put(ctx context.Context, task, ticket string) (bool, error)
 	return err == nil, err
 }
 
-// waits reports whether a task waits for a worker, or does so from now on: one that asynq would give
-// to a worker later, or to nobody, need not be made again either.
+// waits reports whether a task waits for a worker, or does so from now on: one that asynq would
+// give to a worker later, or to nobody, need not be made again either.
 func (d *dispatcher) waits(ctx context.Context, task string) (bool, error) {
 	state, err := d.rdb.HGet(ctx, "asynq:{"+d.queue+"}:t:"+task, "state").Result()
 	switch {

@@ -18,9 +18,10 @@ import (
 	"github.com/jobshaper/jobshaper/shaper"
 )
 
-// BenchmarkFill has a pool that is far from Redis fill with jobs which run for long, and tells how long
-// that takes, how many tickets asynq had at most, and how many were lost. The scheduler is as far away,
-// or beside Redis, as where each daemon has one and some are near. Run it with -benchtime 1x.
+// BenchmarkFill has a pool that is far from Redis fill with jobs which run for long, and tells how
+// long that takes, how many tickets asynq had at most, and how many were lost. The scheduler is as
+// far away, or beside Redis, as where each daemon has one and some are near. Run it with -benchtime
+// 1x.
 func BenchmarkFill(b *testing.B) {
 	for _, places := range []int{1000, 3000} {
 		for _, tenants := range []int{1, 5} {

@@ -44,8 +44,8 @@ func TestDoctorMendsTheBooks(t *testing.T) {
 	c.says("jobs ls --downstream d --tenant acme", "one", "two")
 }
 
-// The doctor says why tickets do not reach workers: asynq's queue is paused, too many wait in it, or
-// somebody else takes them.
+// The doctor says why tickets do not reach workers: asynq's queue is paused, too many wait in it,
+// or somebody else takes them.
 func TestDoctorLooksAtTickets(t *testing.T) {
 	c := newConsole(t)
 	rdb := c.server.Client()
