@@ -55,6 +55,11 @@ func TestWaitingTicketIsUsedAgain(t *testing.T) {
 	}
 	dispatch("a 1 5")
 	is("deleted, and released again", 2, 0)
+	if err := server.Client().LRem(t.Context(), "asynq:{shaper-d}:pending", 1, "d:a:1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	dispatch("a 1 6")
+	is("its entry was lost, and it was released again", 2, 0)
 
 	taken, goOn := make(chan struct{}, 2), make(chan struct{})
 	worker := asynq.NewServerFromRedisClient(server.Client(), asynq.Config{Queues: map[string]int{name: 1}, Concurrency: 2, LogLevel: asynq.FatalLevel})
@@ -69,8 +74,8 @@ func TestWaitingTicketIsUsedAgain(t *testing.T) {
 	defer close(goOn)
 	<-taken
 	<-taken
-	dispatch("a 1 6")
-	dispatch("a 1 6")
+	dispatch("a 2 7")
+	dispatch("a 2 7")
 	is("taken, and released again", 1, 2)
 }
 

@@ -134,14 +134,19 @@ func (d *dispatcher) put(ctx context.Context, task, ticket string) (bool, error)
 // waits reports whether a task waits for a worker, or does so from now on: one that asynq would
 // give to a worker later, or to nobody, need not be made again either.
 func (d *dispatcher) waits(ctx context.Context, task string) (bool, error) {
-	state, err := d.rdb.HGet(ctx, "asynq:{"+d.queue+"}:t:"+task, "state").Result()
-	switch {
-	case errors.Is(err, redis.Nil): // it has just ended
-		return false, nil
-	case err != nil:
+	var state *redis.StringCmd
+	var place *redis.IntCmd
+	_, err := d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		state = p.HGet(ctx, "asynq:{"+d.queue+"}:t:"+task, "state")
+		place = p.LPos(ctx, "asynq:{"+d.queue+"}:pending", task, redis.LPosArgs{})
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) { // it has just ended, or does not wait
 		return false, fmt.Errorf("%w: %w", shaper.ErrStore, err)
-	case state == "retry" || state == "scheduled" || state == "archived":
+	}
+	switch state.Val() {
+	case "retry", "scheduled", "archived":
 		return d.inspector.RunTask(d.queue, task) == nil, nil // else it is not in that state any more
 	}
-	return state == "pending", nil
+	return place.Err() == nil, nil // its state may say so although somebody removed it from the list
 }
