@@ -103,7 +103,10 @@ func doctor(c *cli.Context) error {
 		lines := cliutil.NewJSONLines(c.App.Writer)
 		print = func(v any, _ string) error { return lines.Print(v) }
 	} else {
-		print = func(_ any, text string) error { _, err := fmt.Fprintln(c.App.Writer, cliutil.Printable(text)); return err }
+		print = func(_ any, text string) error {
+			_, err := fmt.Fprintln(c.App.Writer, cliutil.Printable(text))
+			return err
+		}
 	}
 	var all diagnosis
 	away := false
