@@ -109,9 +109,12 @@ func TestPreparedStarts(t *testing.T) {
 		}, shaper.StateDead, "lost what it had"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
 			var slots []*Slot
 			b := newPreparedBench(t, &prepared{start: func(ctx context.Context, slot *Slot) error {
+				mu.Lock()
 				slots = append(slots, slot)
+				mu.Unlock()
 				return tc.start(ctx, slot)
 			}})
 			ids := []string{b.offer("a", 1), b.offer("a", 2)}

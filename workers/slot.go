@@ -59,13 +59,13 @@ func (s *Slot) Wait(ctx context.Context) error {
 		return s.use.err()
 	}
 	both, stop := endsWith(s.start.wait, ctx)
-	err := precise.SleepUntil(both, s.start.in.from)
+	_ = precise.SleepUntil(both, s.start.in.from) // the end of both says less than those of the two
 	stop()
 	switch {
 	case s.start.wait.Err() != nil || s.start.ctx.Err() != nil:
 		s.use = calledOff
 		return ErrCalledOff
-	case err != nil:
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
 	// Nothing comes between this look at the clock and the start, where a busy machine could lose
