@@ -271,6 +271,7 @@ func TestManyExpiredTicketsKeepTheOrder(t *testing.T) {
 		w.offer(Spec{Tenant: "a", ID: fmt.Sprint("b", i+1)})
 	}
 	w.pass(milli)
+	w.credit()
 	for out := 0; out < 102; { // so b3 waits
 		tickets, _, _ := w.release(min(queue.Batch, 102-out))
 		out += len(tickets)

@@ -158,6 +158,7 @@ func TestWholeDaemonOnItsOwnStore(t *testing.T) {
 		`shaper_pools{downstream="d"} 1`, `shaper_places{downstream="d"} 10`, `shaper_store_up{downstream="d"} 1`,
 		`shaper_slot_lateness_seconds_count{downstream="d"} 1`, `shaper_build_info{`, `shaper_oldest_seconds{`, `shaper_in_flight{`,
 		`shaper_done_total{`, `shaper_failed_total{`, `shaper_dead_total{`, `shaper_store_round_trip_seconds_bucket{`,
+		`shaper_tickets_waiting{downstream="d"} 0`, `shaper_tickets_stuck{downstream="d"} 0`, `shaper_foreign_servers{downstream="d"} 0`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the metrics", want)
