@@ -32,15 +32,15 @@ func TestTicketsPassAFullStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for release := range int64(2) { // with scripts unknown, and known
-		if err := d.Dispatch(ctx, []string{fmt.Sprint("a 1 ", release)}); err != nil {
+	for id := range 2 { // with scripts unknown, and known
+		if err := d.Dispatch(ctx, []string{fmt.Sprint("a ", id, " 1")}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := rdb.ScriptFlush(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Dispatch(ctx, []string{"a 1 2"}); err != nil {
+	if err := d.Dispatch(ctx, []string{"a 2 1"}); err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan string, 3)
@@ -55,7 +55,7 @@ func TestTicketsPassAFullStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Shutdown()
-	for _, want := range []string{"a 1 0", "a 1 1", "a 1 2"} {
+	for _, want := range []string{"a 0 1", "a 1 1", "a 2 1"} {
 		select {
 		case ticket := <-got:
 			if ticket != want {
