@@ -171,9 +171,11 @@ func (w *world) oldDead(tenants []string, each int) {
 	}
 }
 
-// releases calls release until there is nothing more to do at once; limit is of tickets a call.
+// releases calls release until there is nothing more to do at once, with credit for all of it; limit is
+// of tickets a call.
 func (w *world) releases(limit int) (tickets []queue.Ticket) {
 	w.t.Helper()
+	w.credit()
 	for range 10_000 {
 		l, _, more := w.release(limit)
 		if tickets = append(tickets, l...); !more {

@@ -38,7 +38,6 @@ func TestMuchWorkDelaysNobody(t *testing.T) {
 			w.setDownstream(fast)
 			w.fill(many(50), 20, Spec{})
 			w.pass(second)
-			w.credit()
 			if n := len(w.releases(queue.Batch)); n != 1000 {
 				w.t.Fatalf("%d tickets are out, want 1000", n)
 			}
