@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jobshaper/jobshaper/internal/test/testenv"
 )
 
 // lean is this test binary, built again when it is first needed: with crash points, and without the
@@ -55,7 +57,7 @@ func (l *leanProgram) built(t *testing.T) string {
 // ofProcesses is what a process runs that is not checked for races.
 func (l *leanProgram) ofProcesses(t *testing.T) string {
 	t.Helper()
-	if !raceEnabled {
+	if !testenv.Race {
 		return os.Args[0]
 	}
 	return l.built(t)
