@@ -92,13 +92,14 @@ func (terms Terms) doubt(t Timeline) bool { return t.Seen < terms.Epoch }
 
 // at brings the timeline up to now and to the rate that applies now.
 func (t Timeline) at(r Rate, now int64, terms Terms) Timeline {
-	granted := !t.Rate.IsZero()
+	granted, kept := !t.Rate.IsZero(), t.Next
 	after := func(slot int64) {
 		next := span{us: slot}.add(interval(r), r.Events)
 		t.Slot, t.Next, t.Rem, t.Rate = slot, next.us, next.frac, r
 	}
 	switch {
 	case granted && now < t.Seen:
+		kept -= t.Seen - now
 		after(t.Slot - (t.Seen - now))
 	case granted && t.Rate != r:
 		after(t.Slot)
@@ -109,7 +110,8 @@ func (t Timeline) at(r Rate, now int64, terms Terms) Timeline {
 	}
 	t.Seen = now
 	latest := terms.Epoch + terms.Ahead.Microseconds()
-	if granted && t.Next >= latest {
+	// The rate may have changed before the grant was forgotten or after, so the nearer departure counts.
+	if granted && min(kept, t.Next) >= latest {
 		return t
 	}
 	iv, most := interval(r), terms.Most.Microseconds()

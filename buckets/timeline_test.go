@@ -97,6 +97,22 @@ func TestTimelineSettlesOnce(t *testing.T) {
 	}
 }
 
+// A rate that changes after a restart, before the timeline is looked at again, hides no grant that was
+// forgotten at the rate before it; and neither does one that changed before the restart.
+func TestTimelineThatForgotAGrantAndChangesItsRate(t *testing.T) {
+	const ms = int64(1000)
+	terms := Terms{Epoch: t0 + 50*ms, Ahead: 60 * time.Millisecond} // a slot before 110 ms may be forgotten
+	tl := Timeline{}.Grant(PerSecond(10), t0, t0, Terms{})          // as the one of 100 ms
+	slower := Rate{Events: 1, Period: 115 * time.Millisecond}
+	if e := tl.Earliest(slower, t0+50*ms, terms); e != t0+225*ms {
+		t.Errorf("one interval of 115 ms may leave at %d µs, want 225 ms: that after 110 ms", e-t0)
+	}
+	tl = Timeline{}.Grant(slower, t0, t0, Terms{}) // that of 115 ms cannot be forgotten, and one of 100 ms can
+	if e := tl.Earliest(PerSecond(10), t0+50*ms, terms); e != t0+210*ms {
+		t.Errorf("one interval of 100 ms may leave at %d µs, want 210 ms: that after 110 ms", e-t0)
+	}
+}
+
 func TestTimelineFollowsAChangedRate(t *testing.T) {
 	var tl Timeline
 	tl.take(PerSecond(1), t0, Terms{})

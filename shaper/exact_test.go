@@ -36,8 +36,13 @@ func whole(us int64) *big.Rat { return new(big.Rat).SetInt64(us) }
 // at brings the timeline to a call at now under rate r, on a Redis that has forgotten nothing since
 // epoch.
 func (e exact) at(r buckets.Rate, now, epoch int64) exact {
+	var kept *big.Rat // the next departure at the rate before
+	if e.granted {
+		kept = e.next()
+	}
 	switch {
 	case e.granted && now < e.seen: // the clock stepped back: what lay ahead of the grant lies ahead of now
+		kept.Add(kept, whole(now-e.seen))
 		e.slot += now - e.seen
 		e.last, e.rate = whole(e.slot), r
 	case e.granted && e.rate != r: // slots are whole µs, and the new rate counts from the last one
@@ -48,9 +53,9 @@ func (e exact) at(r buckets.Rate, now, epoch int64) exact {
 	}
 	e.seen = now
 	// What was forgotten was no departure before the next one, and less than ahead after the
-	// restart.
+	// restart. Nobody knows at which of two rates.
 	latest := whole(epoch + e.ahead)
-	if e.granted && e.next().Cmp(latest) >= 0 {
+	if e.granted && e.next().Cmp(latest) >= 0 && kept.Cmp(latest) >= 0 {
 		return e
 	}
 	if first := whole(10 * second); !e.granted && !e.known && interval(r).Cmp(first) > 0 {

@@ -39,9 +39,11 @@ local function timeline(h, rate, now, epoch, ahead, grace, most)
   ev, per = tonumber(ev), tonumber(per)
   local tl = { ev = ev, per = per, rate = rate, step = per / ev,
     slot = tonumber(h.slot), next = tonumber(h.next) or -math.huge, rem = num(h, 'rem'), seen = num(h, 'seen') }
+  local kept = tl.next
   if tl.slot and now < tl.seen then
     -- The clock stepped back. What lay ahead then lies as far ahead now; the time in between does
     -- not count.
+    kept = kept - (tl.seen - now)
     depart(tl, tl.slot - (tl.seen - now))
     tl.seen = now
     note(h, tl)
@@ -52,10 +54,11 @@ local function timeline(h, rate, now, epoch, ahead, grace, most)
   if tl.seen < epoch then
     -- Redis restarted or failed over since. A grant that it forgot lies before epoch + ahead, and
     -- not before the next departure that it has kept. So either there was none, or one is assumed,
-    -- at the latest such instant.
+    -- at the latest such instant. The rate may have changed before the grant was forgotten or after,
+    -- so the nearer departure counts.
     tl.seen, tl.doubted = now, true
     local latest = epoch + ahead
-    if tl.next < latest then
+    if math.min(kept, tl.next) < latest then
       local step = math.floor(per / ev)
       if not tl.slot and most and step > most then latest = latest - (step - most) end
       local held, rem = after(latest, ev, per)
