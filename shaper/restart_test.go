@@ -354,6 +354,17 @@ func TestLeasesThatEndedInAnOutage(t *testing.T) {
 			t.Errorf("standing %d, want owned", s)
 		}
 	})
+	t.Run("the same if Redis restarts again before the worker could beat", func(t *testing.T) {
+		w, g := begin(t)
+		w.pass(600 * second)
+		w.release(0)
+		w.pass(30 * second) // in which nobody could reach Redis
+		w.becomesAnother()
+		poll(w, 3*second)
+		if s := beat(w, g); s != queue.Owned {
+			t.Errorf("standing %d three seconds after Redis was back for the second time, want owned", s)
+		}
+	})
 	t.Run("a dead worker is found out", func(t *testing.T) {
 		w, _ := begin(t)
 		w.pass(600 * second)

@@ -81,12 +81,17 @@ func (d *Downstream) next(full bool, again int64) (wait int64, more bool) {
 //
 // If Redis was away, or all schedulers were, so perhaps were the beats of workers that are alive.
 // Leases that ended meanwhile, or end just now, are not over until those workers have had time to
-// beat again. Leases that had ended before are.
+// beat again. Leases that had ended before are. If Redis restarts again before they had that time,
+// they get it then.
 func (d *Downstream) lost() {
 	lease := d.Policy.Lease.Microseconds()
 	silence := min(5_000_000, max(2_000_000, lease/2))
-	if last := d.LastRelease; last > 0 && (d.Epoch > last || d.Now-last > silence) {
-		d.SparedFrom, d.SparedUntil = last, d.Now+min(4_000_000, lease)
+	last, restarted := d.LastRelease, d.Epoch > d.LastRelease
+	if last > 0 && (restarted || d.Now-last > silence) {
+		if !restarted || last >= d.SparedUntil {
+			d.SparedFrom = last
+		}
+		d.SparedUntil = d.Now + min(4_000_000, lease)
 	}
 	over := d.Now
 	if d.Now < d.SparedUntil {

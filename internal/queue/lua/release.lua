@@ -75,11 +75,12 @@ end
 -- Where Redis was away, or all schedulers were, live workers may have been unable to beat. Leases
 -- that ended meanwhile, or end just now, are not over until those workers had time to beat again.
 -- Leases that had ended before are over; so a scheduler that calls rarely does not put them off for
--- ever.
+-- ever. If Redis restarts again before they had that time, they get it then.
 local last, lease_end = num(ds, 'clock'), now
 local credit = credited(ds, last, now, ticket_ttl)
-if last > 0 and (ds.epoch > last or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
-  put(ds, 'spared_from', last)
+local restarted = ds.epoch > last
+if last > 0 and (restarted or now - last > math.min(5000000, math.max(2000000, ds.lease / 2))) then
+  if not (restarted and last < num(ds, 'spared_until')) then put(ds, 'spared_from', last) end
   put(ds, 'spared_until', now + math.min(4000000, ds.lease))
 end
 if now < num(ds, 'spared_until') then lease_end = num(ds, 'spared_from') end
