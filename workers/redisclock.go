@@ -32,7 +32,6 @@ const maxDrift = 100
 // window is when a start may use its slot.
 type window struct {
 	least       time.Time // the slot has come no earlier than this
-	came        time.Time // from when on a start is late: when it has surely come, or likely where nothing waits for that
 	from, until time.Time // a start happens between these; if until is earlier, not at all
 	told, wall  time.Time // when that was learnt, by both local clocks
 	clock       *redisClock
@@ -44,18 +43,13 @@ type window struct {
 // A start waits until the slot has surely come, and happens while it is surely no more than tau
 // over. Where the round trip leaves less than a quarter of tau in between, no clock can prove more,
 // and one thing is taken for granted: that the ways to Redis and back take about the same time. By
-// that a start is at most tau late. And where the slot has surely come only after three quarters of
-// tau by that, the start does not wait for the last of the doubt: it is early if the way back takes
-// less than a quarter of the round trip, and the slot is taken for missed where that does not help.
+// that a start is at most tau late. It is never early: a call may take long on its way to Redis alone,
+// such as one that connects first. From 2 tau away there is no such instant.
 func (k *redisClock) window(slot time.Time, wait, tau time.Duration, asked, told time.Time) window {
 	least, most := k.bounds(slot.Add(-wait), asked, told)
 	since := slot.Sub(k.redis)
-	w := window{least: k.local.Add(since + least), came: k.local.Add(since + most), told: told, wall: k.onTheWall(told), clock: k}
+	w := window{least: k.local.Add(since + least), from: k.local.Add(since + most), told: told, wall: k.onTheWall(told), clock: k}
 	likely := k.local.Add(since + (least+most)/2) // when it has come if both ways to Redis take the same time
-	w.from = earlier(w.came, later(likely.Add(tau*3/4), k.local.Add(since+most-(most-least)/4)))
-	if w.from.Before(w.came) {
-		w.came = likely
-	}
 	w.until = later(w.least.Add(tau), earlier(likely.Add(tau), w.from.Add(tau/4)))
 	return w
 }

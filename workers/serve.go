@@ -328,7 +328,7 @@ func (p *Pool) handle(s *start, place Place, slot *Slot) (f queue.Finish) {
 		return f
 	}
 	if slot.use == hasStarted {
-		f.Began = queue.BeganAfter(slot.began.Sub(s.in.came))
+		f.Began = queue.BeganAfter(slot.began.Sub(s.in.from))
 		p.cfg.Metrics.handled(time.Since(slot.began))
 	}
 	return f
