@@ -9,6 +9,7 @@ BENCHCOUNT ?= 5
 FUZZTIME   ?= 10s
 FOR        ?= 10m
 SEED       ?= 0
+STATES     ?= 150000
 
 TOOL       := go tool -modfile=internal/tools/go.mod
 # The race detector needs cgo, which needs a C compiler.
@@ -44,6 +45,10 @@ soak: ## break things at random for FOR (SEED repeats the draw), then check the 
 .PHONY: sim
 sim: ## play whole downstreams in virtual time for FOR, with crashes, restarts and lost tickets (SEED repeats the draw)
 	go test -run '^TestSimulatedScripts$$' -count 1 -timeout 0 -v ./shaper -sim.for $(FOR) -sim.seed $(SEED)
+
+.PHONY: explore
+explore: ## follow all that can happen in small worlds, each until it has STATES states; takes minutes, and some GB
+	go test -run '^TestScenarios$$' -count 1 -timeout 0 -v ./internal/explore -explore.large -explore.most $(STATES)
 
 .PHONY: test-deploy
 test-deploy: ## test docker-compose.yml and the Dockerfile, without an engine
