@@ -110,7 +110,8 @@ func (t Timeline) at(r Rate, now int64, terms Terms) Timeline {
 	}
 	t.Seen = now
 	latest := terms.Epoch + terms.Ahead.Microseconds()
-	// The rate may have changed before the grant was forgotten or after, so the nearer departure counts.
+	// The rate may have changed before the grant was forgotten or after, so the nearer departure
+	// counts.
 	if granted && min(kept, t.Next) >= latest {
 		return t
 	}

@@ -97,8 +97,8 @@ func TestTimelineSettlesOnce(t *testing.T) {
 	}
 }
 
-// A rate that changes after a restart, before the timeline is looked at again, hides no grant that was
-// forgotten at the rate before it; and neither does one that changed before the restart.
+// A rate that changes after a restart, before the timeline is looked at again, hides no grant that
+// was forgotten at the rate before it; and neither does one that changed before the restart.
 func TestTimelineThatForgotAGrantAndChangesItsRate(t *testing.T) {
 	const ms = int64(1000)
 	terms := Terms{Epoch: t0 + 50*ms, Ahead: 60 * time.Millisecond} // a slot before 110 ms may be forgotten

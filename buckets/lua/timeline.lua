@@ -54,8 +54,8 @@ local function timeline(h, rate, now, epoch, ahead, grace, most)
   if tl.seen < epoch then
     -- Redis restarted or failed over since. A grant that it forgot lies before epoch + ahead, and
     -- not before the next departure that it has kept. So either there was none, or one is assumed,
-    -- at the latest such instant. The rate may have changed before the grant was forgotten or after,
-    -- so the nearer departure counts.
+    -- at the latest such instant. The rate may have changed before the grant was forgotten or
+    -- after, so the nearer departure counts.
     tl.seen, tl.doubted = now, true
     local latest = epoch + ahead
     if math.min(kept, tl.next) < latest then

@@ -53,8 +53,8 @@ const (
 )
 
 // Explore follows every step from every state, breadth first, until there are no new states, or
-// most of them are reached (0 = no bound). It judges each transition, and from each state it goes on
-// as if nothing went wrong any more: then all that was accepted must end, in time.
+// most of them are reached (0 = no bound). It judges each transition, and from each state it goes
+// on as if nothing went wrong any more: then all that was accepted must end, in time.
 func Explore(s Scenario, most int) Report {
 	e := &explorer{s: &s, known: map[key]int32{}}
 	w := newWorld(&s)
