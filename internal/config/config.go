@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/jobshaper/jobshaper"
 	"github.com/jobshaper/jobshaper/internal/strict"
@@ -79,10 +78,8 @@ func Load(path string) (*File, error) {
 
 // marks is how many nodes a text can have at most, or a little less.
 func marks(text []byte) (n int) {
-	for _, b := range text {
-		if strings.IndexByte("\n,:-?[{", b) >= 0 {
-			n++
-		}
+	for _, mark := range "\n,:-?[{" {
+		n += bytes.Count(text, []byte{byte(mark)})
 	}
 	return n
 }

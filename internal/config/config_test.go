@@ -82,6 +82,15 @@ func TestParseKeepsCharacters(t *testing.T) {
 	}
 }
 
+// Documents in which nothing is written do not count.
+func TestParseSkipsEmptyDocuments(t *testing.T) {
+	for _, text := range []string{"---\ndownstreams: {d: }\n---\n", "---\n---\ndownstreams: {d: }\n...\n", "# one\n---\ndownstreams: {d: }\n---\n# two\n"} {
+		if f, err := Parse("f", []byte(text)); err != nil || len(f.Downstreams) != 1 {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func TestParseReadsTheRest(t *testing.T) {
 	got, err := Parse("f", []byte("\ufeffdata_dir: ./data\r\nredis: redis-sentinel://:p@a:1,b:2?master=m"+`
 downstreams:

@@ -59,24 +59,27 @@ func (d *decoder) wrong(n node, want string) {
 
 // document parses b and returns its only document, a mapping.
 func (d *decoder) document(b []byte) (node, bool) {
-	parser := yaml.NewDecoder(bytes.NewReader(b))
-	var first, second yaml.Node
-	err := parser.Decode(&first)
-	if err == nil {
-		err = parser.Decode(&second)
+	var root node
+	for parser := yaml.NewDecoder(bytes.NewReader(b)); ; {
+		var doc yaml.Node
+		err := parser.Decode(&doc)
+		switch {
+		case errors.Is(err, io.EOF) && root.Node != nil:
+			return root, true
+		case errors.Is(err, io.EOF):
+			d.report(1, 1, "downstreams", "missing: want at least one downstream")
+			return node{}, false
+		case err != nil:
+			d.notYAML(err)
+			return node{}, false
+		case len(doc.Content) == 0 || kind(doc.Content[0]) == none && doc.Content[0].Value == "": // nothing is written in it
+		case root.Node != nil:
+			d.fail(node{doc.Content[0], ""}, "a second document: want one")
+			return node{}, false
+		default:
+			root = node{doc.Content[0], ""}
+		}
 	}
-	switch {
-	case err == nil:
-		d.fail(node{second.Content[0], ""}, "a second document: want one")
-		return node{}, false
-	case !errors.Is(err, io.EOF):
-		d.notYAML(err)
-		return node{}, false
-	case len(first.Content) == 0 || kind(first.Content[0]) == none && first.Content[0].Value == "":
-		d.report(1, 1, "downstreams", "missing: want at least one downstream")
-		return node{}, false
-	}
-	return node{first.Content[0], ""}, true
 }
 
 var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
