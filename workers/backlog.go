@@ -33,7 +33,7 @@ func backlog(ctx context.Context, rdb redis.UniversalClient, downstream string) 
 	name := asynqQueue(downstream)
 	var waiting, paused *redis.IntCmd
 	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		waiting, paused = p.LLen(ctx, "asynq:{"+name+"}:pending"), p.Exists(ctx, "asynq:{"+name+"}:paused")
+		waiting, paused = p.LLen(ctx, asynqKey(name, "pending")), p.Exists(ctx, asynqKey(name, "paused"))
 		return nil
 	})
 	if err != nil {

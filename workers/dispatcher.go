@@ -20,6 +20,9 @@ func asynqQueue(downstream string) string { return queuePrefix + downstream }
 
 const queuePrefix = "shaper-"
 
+// asynqKey is a key of asynq's for one of its queues.
+func asynqKey(queue, rest string) string { return "asynq:{" + queue + "}:" + rest }
+
 // Served returns the downstreams whose jobs schedulers have ever handed on, or pools have ever run,
 // on this Redis, in no particular order.
 func Served(ctx context.Context, rdb redis.UniversalClient) ([]string, error) {
@@ -69,13 +72,14 @@ func NewDispatcher(rdb redis.UniversalClient, downstream string, delivered func(
 	if delivered == nil {
 		delivered = func() {}
 	}
+	queue := asynqQueue(downstream)
 	return &dispatcher{
 		rdb:        rdb,
 		downstream: downstream,
-		queue:      asynqQueue(downstream),
+		queue:      queue,
 		client:     asynq.NewClientFromRedisClient(newDrainClient(rdb)),
 		inspector:  asynq.NewInspectorFromRedisClient(newDrainClient(rdb)),
-		options:    append([]asynq.Option{asynq.Queue(asynqQueue(downstream))}, ticketOptions...),
+		options:    append([]asynq.Option{asynq.Queue(queue)}, ticketOptions...),
 		delivered:  delivered,
 	}, nil
 }
@@ -137,8 +141,8 @@ func (d *dispatcher) waits(ctx context.Context, task string) (bool, error) {
 	var state *redis.StringCmd
 	var place *redis.IntCmd
 	_, err := d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		state = p.HGet(ctx, "asynq:{"+d.queue+"}:t:"+task, "state")
-		place = p.LPos(ctx, "asynq:{"+d.queue+"}:pending", task, redis.LPosArgs{})
+		state = p.HGet(ctx, asynqKey(d.queue, "t:"+task), "state")
+		place = p.LPos(ctx, asynqKey(d.queue, "pending"), task, redis.LPosArgs{})
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) { // it has just ended, or does not wait

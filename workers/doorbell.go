@@ -102,8 +102,7 @@ type heldClient struct {
 const mostDequeues = 16
 
 func newHeldClient(rdb redis.UniversalClient, queue string, bell *doorbell, room func() int) *heldClient {
-	return &heldClient{UniversalClient: rdb, pending: "asynq:{" + queue + "}:pending", active: "asynq:{" + queue + "}:active",
-		bell: bell, room: room}
+	return &heldClient{UniversalClient: rdb, pending: asynqKey(queue, "pending"), active: asynqKey(queue, "active"), bell: bell, room: room}
 }
 
 // unused returns the messages that were found, and that asynq did not come for.

@@ -46,8 +46,7 @@ const MaxResult = 16 << 10
 
 // SetResult keeps b, cut to MaxResult, as the result of the job that the handler of ctx runs; once
 // the job is done, the result is known for the retention that its producer gave it, and not kept of
-// a job without one. The last call counts. Outside a handler
-// it does nothing.
+// a job without one. The last call counts. Outside a handler it does nothing.
 func SetResult(ctx context.Context, b []byte) {
 	r, ok := ctx.Value(infoKey{}).(*running)
 	if !ok {

@@ -98,7 +98,7 @@ var errTaskMakerClosed = errors.New("the pool has stopped")
 // task's ResultWriter goes to SetResult. It returns when f has, even by Goexit; f must not panic.
 // An error means that f was not called.
 func (m *taskMaker) run(ctx, values context.Context, g *queue.Grant, f func(context.Context, *asynq.Task)) error {
-	j := &making{message: messageOf(g), key: "asynq:{" + g.Tenant + "}:t:" + g.ID, ctx: ctx, run: f, done: make(chan struct{})}
+	j := &making{message: messageOf(g), key: asynqKey(g.Tenant, "t:"+g.ID), ctx: ctx, run: f, done: make(chan struct{})}
 	// This context must not have ended when asynq begins, even if ctx has: otherwise asynq would
 	// not begin. Nobody has to end it, since it has no parent.
 	j.base, j.end = context.WithCancel(context.WithValue(context.WithoutCancel(values), makingKey{}, j))

@@ -77,8 +77,8 @@ type diagnosis struct {
 	Note   int  `json:"note"`
 	Books  int  `json:"books"`  // faults of the books that remain
 	Mended int  `json:"mended"` // faults of the books that were mended
-	// What keeps tickets from workers.
-	Tickets int `json:"tickets"`
+
+	Tickets int `json:"tickets"` // what keeps tickets from workers
 }
 
 func doctor(c *cli.Context) error {

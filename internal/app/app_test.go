@@ -95,26 +95,16 @@ func (d *running) ask(method, path, body string) (status int, text string) {
 	return resp.StatusCode, string(b)
 }
 
-// until asks again and again until it gets this status.
-func (d *running) until(path string, status int) {
+// until asks again and again until it gets this status, and an answer with this text, which it
+// returns.
+func (d *running) until(path string, status int, text string) string {
 	d.t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if got, _ := d.ask("GET", path, ""); got == status {
-			return
+		if got, answer := d.ask("GET", path, ""); got == status && strings.Contains(answer, text) {
+			return answer
 		}
 	}
-	d.t.Fatalf("%s never answered %d", path, status)
-}
-
-// untilMetrics returns the metrics once they say what is wanted.
-func (d *running) untilMetrics(want string) (text string) {
-	d.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if _, text = d.ask("GET", "/metrics", ""); strings.Contains(text, want) {
-			return text
-		}
-	}
-	d.t.Fatalf("never %s in the metrics", want)
+	d.t.Fatalf("%s never answered %d with %q", path, status, text)
 	return ""
 }
 
@@ -142,8 +132,8 @@ func TestWholeDaemonOnItsOwnStore(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("never ran")
 	}
-	d.until("/readyz", 200)
-	text := d.untilMetrics(`shaper_pool_ends_total{became="done",downstream="d"} 1`) // the handler's end is not yet the job's
+	d.until("/readyz", 200, "")
+	text := d.until("/metrics", 200, `shaper_pool_ends_total{became="done",downstream="d"} 1`) // the handler's end is not yet the job's
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +172,7 @@ func TestStopDrains(t *testing.T) {
 		t.Fatal("never ran")
 	}
 	d.cancel()
-	d.until("/readyz", 503)
+	d.until("/readyz", 503, "")
 	if status, _ := d.ask("GET", "/healthz", ""); status != 200 {
 		t.Errorf("healthz while draining: %d", status)
 	}
@@ -241,9 +231,9 @@ func TestRedisAway(t *testing.T) {
 	cfg := testConfig(func(context.Context, *asynq.Task) error { return nil })
 	cfg.Redis, cfg.Grace = server.URL(), time.Millisecond
 	d := begin(t, cfg)
-	d.until("/readyz", 200)
+	d.until("/readyz", 200, "")
 	server.Kill()
-	d.until("/readyz", 503)
+	d.until("/readyz", 503, "")
 	if status, text := d.ask("POST", jobsPath, `{"type":"x"}`); status != 503 {
 		t.Errorf("offer: %d %s", status, text)
 	}
@@ -251,7 +241,7 @@ func TestRedisAway(t *testing.T) {
 		t.Error("metrics do not tell that Redis is away")
 	}
 	server.Restart()
-	d.until("/readyz", 200)
+	d.until("/readyz", 200, "")
 	d.end()
 }
 
@@ -307,7 +297,7 @@ func TestPoliciesOutliveTheStore(t *testing.T) {
 	// A rate other than the default, and a tolerance for busy machines.
 	cfg.Downstreams[0].Policy = shaper.DownstreamPolicy{Tolerance: time.Second, Defaults: shaper.Policy{Rate: buckets.PerSecond(5)}}
 	d := begin(t, cfg)
-	d.until("/readyz", 200)
+	d.until("/readyz", 200, "")
 	if err := server.Client().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func TestMayListen(t *testing.T) {
 	if d.Address != cfg.Listen {
 		t.Errorf("it listens at %q, want %s, which is free", d.Address, cfg.Listen)
 	}
-	d.until("/readyz", 200)
+	d.until("/readyz", 200, "")
 	d.end()
 }
 

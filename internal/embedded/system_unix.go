@@ -21,14 +21,22 @@ func tryLock(file *os.File) error {
 
 // ownedByUs reports whether the file belongs to the user of this process.
 func ownedByUs(info os.FileInfo) bool {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
+	uid, ok := owner(info)
+	return ok && uid == os.Geteuid()
 }
 
 // ours reports whether the user of this process may trust a file by its owner.
 func ours(info os.FileInfo) bool {
+	uid, ok := owner(info)
+	return ok && trusts(os.Geteuid(), uid)
+}
+
+func owner(info os.FileInfo) (uid int, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return ok && trusts(os.Geteuid(), int(stat.Uid))
+	if !ok {
+		return 0, false
+	}
+	return int(stat.Uid), true
 }
 
 // links is how many names a file has.
@@ -43,5 +51,6 @@ func links(info os.FileInfo) uint64 {
 // noFollow opens a link itself, which fails, and does not wait for the other end of a pipe.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// isLink tells whether a file was not opened since it is a link; BSDs have errors of their own for that.
+// isLink tells whether a file was not opened since it is a link; BSDs have errors of their own for
+// that.
 func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }

@@ -1,6 +1,7 @@
 -- refile: after a change of the downstream's policy, or a step back of the clock, every tenant that
--- has jobs is filed anew, since a default may have changed, or each instant. That is done for a few in a call, in the order of their names, beside
--- what is due: nobody starts late because of the others.
+-- has jobs is filed anew, since a default may have changed, or each instant. That is done for a few
+-- in a call, in the order of their names, beside what is due: nobody starts late because of the
+-- others.
 --
 -- The downstream's field refile is the last name that was done, BEFORE_ALL at the beginning, '' when
 -- all are.
